@@ -13,12 +13,12 @@ import { formatTime, truncate } from '../text/format.ts';
 import { renderDetails } from './diff.ts';
 import {
   findingPath,
-  formatAge,
-  formatDateTime,
   formatSubject,
+  formatTimes,
   type Html,
   markup,
   renderFlushCard,
+  renderList,
   renderMark,
 } from './parts.ts';
 
@@ -78,16 +78,13 @@ export function renderFinding(finding: Finding, now: number, service: Key | null
   const { code, severity, output, cause, causeProven, since, resolvedAt, differences } = finding;
   const { suppressed } = finding;
   const subject = formatSubject(finding);
-  const age = formatAge((resolvedAt ?? now) - since);
   const isOpen = resolvedAt === null;
   const shown = isOpen ? detailsOfFirst(differences, service) : [];
   const openTone = suppressed === null ? severity : 'quiet';
   const tone = isOpen ? openTone : 'resolved';
   const state = [isOpen ? [] : 'resolved', suppressed === null ? [] : 'suppressed', severity];
   const mark = renderMark(tone, state.flat().join(' '));
-  const times = isOpen
-    ? `for ${age}, since ${formatDateTime(since)}`
-    : `resolved at ${formatDateTime(resolvedAt)} after ${age}`;
+  const times = formatTimes(since, resolvedAt, now);
   const key = `${code} ${cause ?? ''} ${subject} ${since} ${String(!isOpen)}`;
   const known = causeProven ? 'cause' : 'likely cause';
   const because = markup` · ${known}: <a href="/findings?code=${code}#cause-${cause}">${cause}</a>`;
@@ -111,8 +108,7 @@ export function renderFindingList(
   now: number,
   service: Key | null = null,
 ): Html[] {
-  const items = findings.map((finding) => renderFinding(finding, now, service));
-  return items.length === 0 ? [] : [markup`<ul class="findings">${items}</ul>`];
+  return renderList(findings.map((finding) => renderFinding(finding, now, service)));
 }
 
 /** The last resolved findings of a Service or a node; `null` without any. */

@@ -11,11 +11,14 @@ import {
   formatAge,
   formatDateTime,
   formatNumber,
+  formatTimes,
   type Html,
   markup,
   renderCard,
   renderFlushCard,
+  renderList,
   renderMark,
+  renderMore,
 } from './parts.ts';
 
 /** Open incidents, and resolved ones after them. */
@@ -28,14 +31,8 @@ const shown = { overview: 8, timeline: 12, findings: 50 };
 
 export const incidentPath = (id: string): string => `/incidents/${encodeURIComponent(id)}`;
 
-const timesOf = ({ since, resolvedAt }: ReportedIncident, now: number): string => {
-  const age = formatAge((resolvedAt ?? now) - (since ?? now));
-  if (resolvedAt !== null) return `resolved at ${formatDateTime(resolvedAt)} after ${age}`;
-  return since === null ? '' : `for ${age}, since ${formatDateTime(since)}`;
-};
-
 function renderItem(incident: ReportedIncident, now: number): Html {
-  const { id, kind, severity, title, objects, reach, resolvedAt } = incident;
+  const { id, kind, severity, title, objects, reach, since, resolvedAt } = incident;
   const isOpen = resolvedAt === null;
   const tone = isOpen ? severity : 'resolved';
   const mark = renderMark(tone, isOpen ? severity : `resolved ${severity}`);
@@ -46,21 +43,18 @@ function renderItem(incident: ReportedIncident, now: number): Html {
 <a class="name" href="${incidentPath(id)}">${title}</a>
 <span class="where">${formatObjects(objects)}</span></p>
 ${affected !== '' && markup`<p class="say" data-line>${affected}</p>`}
-<p class="dim" data-line>${timesOf(incident, now)} · <code>${kind}</code></p></li>`;
+<p class="dim" data-line>${formatTimes(since, resolvedAt, now)} · <code>${kind}</code></p></li>`;
 }
 
-const renderList = (incidents: readonly ReportedIncident[], now: number): Html[] =>
-  incidents.length === 0
-    ? []
-    : [markup`<ul class="findings">${incidents.map((it) => renderItem(it, now))}</ul>`];
+const renderItems = (incidents: readonly ReportedIncident[], now: number): Html[] =>
+  renderList(incidents.map((it) => renderItem(it, now)));
 
 /** The open incidents for the overview, the worst first; null without any. */
 export function renderIncidentCard({ open }: IncidentView, now: number): Html | null {
-  const more = open.length - shown.overview;
-  const link = markup`<p class="more"><a href="/incidents">${formatNumber(more)} more</a></p>`;
+  const more = renderMore(open.length - shown.overview, '/incidents');
   const title = markup`Open incidents <small>${formatNumber(open.length)}, worst first</small>`;
-  const content = [...renderList(open.slice(0, shown.overview), now), ...(more > 0 ? [link] : [])];
-  return renderFlushCard('incidents', title, content);
+  const first = renderItems(open.slice(0, shown.overview), now);
+  return renderFlushCard('incidents', title, [...first, ...more]);
 }
 
 /** Seconds of the timeline. */
@@ -71,13 +65,10 @@ export function renderTimeline({ open, resolved }: IncidentView, now: number): H
   const recent = [...open, ...resolved]
     .filter(({ since, resolvedAt }) => since !== null && (resolvedAt ?? now) > now - day)
     .sort((a, b) => (b.since ?? 0) - (a.since ?? 0));
-  const more = recent.length - shown.timeline;
-  const items = recent.slice(0, shown.timeline).map((it) => renderTime(it, now));
-  const link = markup`<p class="more"><a href="/incidents">${formatNumber(more)} more</a></p>`;
-  const list = markup`<ul class="findings">${items}</ul>`;
-  const content = items.length === 0 ? [] : [list, ...(more > 0 ? [link] : [])];
+  const first = renderList(recent.slice(0, shown.timeline).map((it) => renderTime(it, now)));
+  const more = renderMore(recent.length - shown.timeline, '/incidents');
   const title = markup`Incidents of the last 24 hours <small>latest first</small>`;
-  return renderFlushCard('timeline', title, content);
+  return renderFlushCard('timeline', title, [...first, ...more]);
 }
 
 /** An incident with a bar of the time in which it was open; the shortest is visible too. */
@@ -106,8 +97,8 @@ export function renderIncidentsPage(status: PageStatus, { open, resolved }: Inci
   const main = markup`<h1>Incidents</h1>
 <p class="lead">Each groups the findings that have one cause
  (<a href="/docs/incidents.md">documentation</a>).</p>
-${renderFlushCard('open', 'Open', renderList(open, now), 'None.')}
-${renderFlushCard('resolved', 'Resolved', renderList(latest, now), 'None yet.')}`;
+${renderFlushCard('open', 'Open', renderItems(open, now), 'None.')}
+${renderFlushCard('resolved', 'Resolved', renderItems(latest, now), 'None yet.')}`;
   return renderFrame(status, '/incidents', 'Incidents', main);
 }
 
@@ -132,6 +123,7 @@ export function renderIncidentPage(status: PageStatus, incident: ReportedInciden
   const { id, kind, severity, title, objects, likely, evidence, changes, remedy } = incident;
   const { now } = status.metrics;
   const isOpen = incident.resolvedAt === null;
+  const times = formatTimes(incident.since, incident.resolvedAt, now);
   const all = isOpen ? findingsOf(incident, status) : [];
   const { text, commands, managed } = remedy;
   const causes = likely.map((it) => [`${kinds[it].title} (${it})`, null] as const);
@@ -142,7 +134,7 @@ export function renderIncidentPage(status: PageStatus, incident: ReportedInciden
   const main = markup`
 <h1>${title}</h1>
 <p class="lead">${renderMark(isOpen ? severity : 'resolved', severity)} ${formatObjects(objects)}
- · ${timesOf(incident, now)}</p>
+ · ${times}</p>
 <p>${affected === '' ? '' : `It affects ${affected}.`} ${impact === '' ? '' : `There, ${impact}.`}
  <a href="/docs/incidents.md#${kind}"><code>${kind}</code></a> · <a href="${json}">JSON</a></p>
 ${causes.length > 0 && renderCard('likely', 'Likely causes', renderLines(causes))}

@@ -27,6 +27,7 @@ import {
   renderCard,
   renderFlushCard,
   renderMark,
+  renderMore,
   renderNumber,
   renderTable,
   servicePath,
@@ -108,27 +109,10 @@ export function sortNodes(nodes: Nodes, by: Verdict | 'worst' | null = 'worst'):
   return [...nodes].sort((a, b) => countOf(b) - countOf(a) || (a.node < b.node ? -1 : 1));
 }
 
-function renderMore(
-  count: number,
-  [one, many]: readonly [string, string],
-  href: string,
-  kind: Html | null,
-): Html[] {
-  const what = count === 1 ? one : many;
-  const link = markup`<a href="${href}">${formatNumber(count)} more ${what}</a>`;
-  return count <= 0 ? [] : [markup`<p${kind}>${link}</p>`];
-}
-
-const inList = markup` class="more"`;
-
 function renderStanding({ metrics: { summary, now }, notReady }: PageStatus) {
   const open = sortWorstFirst(summary.findings);
-  const more = renderMore(
-    open.length - shownFindings,
-    ['finding', 'findings'],
-    '/findings',
-    inList,
-  );
+  const hidden = open.length - shownFindings;
+  const more = renderMore(hidden, '/findings', ['more finding', 'more findings']);
   const title = markup`Open findings <small>${formatNumber(open.length)}, worst first</small>`;
   const content = [...renderFindingList(open.slice(0, shownFindings), now), ...more];
   const counts = verdictOutputs.map((output) => ({ ...summary.verdicts[output], conform: 0 }));
@@ -144,7 +128,7 @@ function renderResolved({ metrics, resolved, forgotten }: PageStatus) {
   const shown = resolved.slice(-shownResolved).reverse();
   const count = resolved.length + forgotten;
   const path = '/findings?state=resolved';
-  const more = renderMore(count - shown.length, ['resolved', 'resolved'], path, inList);
+  const more = renderMore(count - shown.length, path, ['more resolved', 'more resolved']);
   const title = markup`Resolved <small>${formatNumber(count)}</small>`;
   const content = [...renderFindingList(shown, metrics.now), ...more];
   return renderFlushCard('resolved', title, content, 'None yet.');
@@ -218,7 +202,8 @@ function renderNodes({ metrics: { summary } }: PageStatus): Html {
     const { node } = counts;
     return renderVerdicts(markup`<a href="${nodePath(node)}">${node}</a>`, `Node ${node}`, counts);
   });
-  const more = renderMore(nodes.length - shownNodes, ['node', 'nodes'], '/nodes', null);
+  const hidden = nodes.length - shownNodes;
+  const more = renderMore(hidden, '/nodes', ['more node', 'more nodes'], null);
   const title = markup`Nodes <small>Service ports by verdict</small>`;
   return renderCard('nodes', title, markup`<ul class="verdicts">${items}</ul>${more}`);
 }

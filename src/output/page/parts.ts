@@ -38,6 +38,13 @@ export function formatAge(seconds: number): string {
   return age < 172_800 ? `${Math.round(age / 3600)} h` : `${Math.round(age / 86_400)} d`;
 }
 
+/** How long a finding or an incident is open, or was; '' if its times are not known. */
+export function formatTimes(since: number | null, resolvedAt: number | null, now: number): string {
+  const age = formatAge((resolvedAt ?? now) - (since ?? now));
+  if (resolvedAt !== null) return `resolved at ${formatDateTime(resolvedAt)} after ${age}`;
+  return since === null ? '' : `for ${age}, since ${formatDateTime(since)}`;
+}
+
 /** A number with separators of thousands. */
 export const formatNumber = (count: number): string => count.toLocaleString('en');
 
@@ -156,6 +163,21 @@ export function renderFlushCard(
   if (content.length === 0 && none === null) return null;
   const shown = content.length > 0 ? content : markup`<p class="none dim">${none}</p>`;
   return renderCard(id, title, shown, ' flush');
+}
+
+/** A list of findings or incidents; nothing without any. */
+export const renderList = (items: readonly Html[]): Html[] =>
+  items.length === 0 ? [] : [markup`<ul class="findings">${items}</ul>`];
+
+/** A link to the rest of a list, if it has one. */
+export function renderMore(
+  count: number,
+  href: string,
+  [one, many]: readonly [string, string] = ['more', 'more'],
+  kind: Html | null = markup` class="more"`,
+): Html[] {
+  const link = markup`<a href="${href}">${formatNumber(count)} ${count === 1 ? one : many}</a>`;
+  return count <= 0 ? [] : [markup`<p${kind}>${link}</p>`];
 }
 
 /** What a list without a heading shows if nothing is in it. */
