@@ -9,7 +9,7 @@ import {
 } from '../../audit/finding/catalogue.ts';
 import { type SuppressionTarget, unservedWord } from '../../audit/finding/suppressions.ts';
 import { recordOf } from '../../model/collections.ts';
-import { formatCount } from './format.ts';
+import { formatCount, formatCounts } from './format.ts';
 import type { UnservedRow } from './unserved.ts';
 
 export interface FailOn {
@@ -63,14 +63,7 @@ export const acceptanceWords: Readonly<Record<Acceptance, string>> = {
   minor: 'accepted',
 };
 
-export interface Gate {
-  readonly failOn: Severity;
-  /** Findings that fail the gate, and those that do not, by the reason. */
-  readonly failed: number;
-  readonly accepted: Readonly<Record<Acceptance, number>>;
-  /** Services without usable endpoints that fail the gate; `null` if none can. */
-  readonly unserved: number | null;
-}
+export type Gate = Readonly<ReturnType<typeof gateOf>>;
 
 const acceptances = Object.keys(acceptanceWords) as readonly Acceptance[];
 
@@ -148,14 +141,16 @@ export const unservedFailures = <T extends Unserved>(
   servicesWithoutEndpoints.filter((service) => unservedAcceptanceOf(service, options) === null);
 
 /** Counts the findings of a report, and the Services without usable endpoints. */
-export function gateOf(report: GatedReport, options: GateOptions): Gate {
+export function gateOf(report: GatedReport, options: GateOptions) {
   const all = report.findings.map((finding) => acceptanceOf(finding, options));
   const count = (wanted: Acceptance | null): number => all.filter((it) => it === wanted).length;
   const { severity, unserved } = options.failOn;
   return {
     failOn: severity,
+    /** Findings that fail the gate, and those that do not, by the reason. */
     failed: count(null),
     accepted: recordOf(acceptances, count),
+    /** Services without usable endpoints that fail the gate; `null` if none can. */
     unserved: unserved ? unservedFailures(report, options).length : null,
   };
 }
@@ -167,14 +162,10 @@ export function gateOf(report: GatedReport, options: GateOptions): Gate {
 export function formatGate(gate: Gate, isUnknown = false): string {
   const { failOn, failed, accepted, unserved } = gate;
   const { suppressed, ignored, baseline, minor } = accepted;
-  const parts = [
-    suppressed > 0 ? `${suppressed} suppressed` : '',
-    ignored > 0 ? `${ignored} ignored` : '',
-    baseline > 0 ? `${baseline} in the baseline` : '',
-    minor > 0 ? `${minor} below ${failOn}` : '',
-  ].filter((part) => part !== '');
+  const counts = { suppressed, ignored, 'in the baseline': baseline, [`below ${failOn}`]: minor };
+  const parts = formatCounts(counts);
   const fails = `${failed} ${failed === 1 ? 'finding fails' : 'findings fail'}`;
-  const rest = parts.length === 0 ? '' : `; accepted: ${parts.join(', ')}`;
+  const rest = parts === '' ? '' : `; accepted: ${parts}`;
   const level = unserved === null ? failOn : `${failOn},${unservedWord}`;
   const services =
     unserved === null ? '' : `, ${formatCount(unserved, 'Service')} without usable endpoints`;
