@@ -7,6 +7,7 @@
 
 import { type Verdict, verdictWords } from '../../audit/finding/verdicts.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
+import { ownerOf } from './annotations.ts';
 import {
   escapeMarkup,
   formatCause,
@@ -41,7 +42,7 @@ function testCase(
 }
 
 function findingCase(finding: ReportedFinding, options: GateOptions): TestCase {
-  const { code, severity, output, namespace, service, node, resolvedAt } = finding;
+  const { code, severity, output, resolvedAt } = finding;
   const cause = formatCause(finding);
   const body = [
     `object: ${finding.object}`,
@@ -50,8 +51,7 @@ function findingCase(finding: ReportedFinding, options: GateOptions): TestCase {
     `actual: ${finding.actual ?? '-'}`,
     `since: ${formatTime(finding.since)}`,
   ];
-  const owner = [node ?? [], service === '' ? [] : `${namespace}/${service}`].flat().join(' ');
-  const name = `${code} ${owner}${cause === '' ? '' : ` (${cause})`}`;
+  const name = `${code} ${ownerOf(finding)}${cause === '' ? '' : ` (${cause})`}`;
   const resolved = resolvedAt === null ? '' : ` (resolved at ${formatTime(resolvedAt)})`;
   const text = formatDetail(finding, 500) + resolved;
   const acceptance = acceptanceOf(finding, options);

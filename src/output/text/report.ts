@@ -207,13 +207,11 @@ export function renderReport(
 ): string {
   if (format === 'json') return formatJson(report);
   if (format === 'yaml') return renderYaml(report);
-  const { servicesWithoutEndpoints: services } = report;
   const acceptance = (it: UnservedRow): Acceptance | null => unservedAcceptanceOf(it, gate);
-  const failing = services.filter((it) => acceptance(it) === null);
-  const rows = [...failing, ...services.filter((it) => acceptance(it) !== null)];
+  const rows = failingFirst(report.servicesWithoutEndpoints, acceptance);
   const unserved = formatUnserved(rows, (it) => markOf(acceptance(it), gate), options);
   const incidents = renderIncidents(report.incidents, report.input.until, options);
-  const findings = failingFirst(report, gate);
+  const findings = failingFirst(sortFindings(report.findings), (it) => acceptanceOf(it, gate));
   const sections =
     format === 'wide'
       ? renderWide(report, findings, gate, options)
@@ -230,12 +228,11 @@ const everythingFails: GateOptions = {
   baseline: null,
 };
 
-/** The findings in their order, and those that do not fail the gate after the others. */
-function failingFirst(report: AuditReport, gate: GateOptions): ReportedFinding[] {
-  const all = sortFindings(report.findings);
-  const fails = (finding: ReportedFinding): boolean => acceptanceOf(finding, gate) === null;
-  return [...all.filter(fails), ...all.filter((finding) => !fails(finding))];
-}
+/** Those that do not fail the gate after the others, each in their order. */
+const failingFirst = <T>(all: readonly T[], acceptance: (it: T) => Acceptance | null): T[] => [
+  ...all.filter((it) => acceptance(it) === null),
+  ...all.filter((it) => acceptance(it) !== null),
+];
 
 /** How the text marks what the gate accepts; '' for what fails, or is minor as usual. */
 function markOf(acceptance: Acceptance | null, { failOn }: GateOptions): string {
