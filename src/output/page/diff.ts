@@ -38,20 +38,17 @@ function renderSides(expected: string, actual: string): Html {
 ${renderSide('found', 'extra', got)}</dl>`;
 }
 
-type Tone = 'lack' | 'extra' | 'change';
+type Tone = keyof typeof marks;
 
-const words: Readonly<Record<Tone, string>> = {
-  lack: 'missing',
-  extra: 'extra',
-  change: 'differs',
-};
 // No plus and minus: in a text they are of the state that is expected, and of the present one.
-const signs: Readonly<Record<Tone, string>> = { lack: '○', extra: '●', change: '≠' };
+const marks = { lack: ['○', 'missing'], extra: ['●', 'extra'], change: ['≠', 'differs'] } as const;
 
-const renderItem = (tone: Tone, content: Html): Html =>
-  markup`<li class="${tone}"><span class="sign" aria-hidden="true">${signs[tone]}</span>
-<span class="tag">${words[tone]}</span> <span>${content}</span></li>
+function renderItem(tone: Tone, content: Html): Html {
+  const [sign, word] = marks[tone];
+  return markup`<li class="${tone}"><span class="sign" aria-hidden="true">${sign}</span>
+<span class="tag">${word}</span> <span>${content}</span></li>
 `;
+}
 
 /** The details with equal sides, and the places at which they differ so. */
 function groupDetails(details: readonly DifferenceDetail[]) {
