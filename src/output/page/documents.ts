@@ -3,6 +3,7 @@
 import { Marked } from 'marked';
 
 import type { PageStatus } from '../../auditor/queries.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import { escapeMarkup } from '../text/format.ts';
 import { documentNames, readDocumentFile } from './document-files.ts';
 import { renderFrame } from './frame.ts';
@@ -54,16 +55,13 @@ const marked = new Marked({
 const rendered = new Map<string, Html>();
 
 /** Renders a document once. */
-function renderText(name: string, text: string): Html {
-  const known = rendered.get(name);
-  if (known !== undefined) return known;
-  const html = marked
-    .parse(text, { async: false })
-    .replaceAll('<table>', '<div class="scroll" tabindex="0"><table>')
-    .replaceAll('</table>', '</table></div>');
-  rendered.set(name, { html });
-  return { html };
-}
+const renderText = (name: string, text: string): Html =>
+  getOrInsert(rendered, name, () => ({
+    html: marked
+      .parse(text, { async: false })
+      .replaceAll('<table>', '<div class="scroll" tabindex="0"><table>')
+      .replaceAll('</table>', '</table></div>'),
+  }));
 
 /** The page of a document; null if there is none of that name. */
 export function renderDocument(status: PageStatus, name: string): string | null {
