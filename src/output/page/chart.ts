@@ -5,7 +5,7 @@ import { type LagOutput, lagOutputs } from '../../audit/measure/lag.ts';
 import type { LagSeries } from '../../audit/measure/sample-history.ts';
 import { recordOf } from '../../model/collections.ts';
 import { formatClock, formatLag } from '../text/format.ts';
-import { type Html, markup } from './parts.ts';
+import { formatSpan, type Html, markup } from './parts.ts';
 
 /** In pixels, but `width` is in units that stretch. */
 const [width, height, margin] = [1000, 184, 8];
@@ -18,17 +18,7 @@ const gapSeconds = 40;
 
 const partSize = ({ at }: LagSeries): number => Math.ceil(at.length / maxPoints);
 
-const lagTicks = [
-  [0.001, '1 ms'],
-  [0.01, '10 ms'],
-  [0.1, '100 ms'],
-  [1, '1 s'],
-  [10, '10 s'],
-  [60, '1 min'],
-  [600, '10 min'],
-  [3600, '1 h'],
-  [36_000, '10 h'],
-] as const;
+const lagSteps = [0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 36_000];
 const timeSteps = [10, 30, 60, 300, 600, 1800, 3600, 21_600, 86_400];
 
 type LagPoint = ReturnType<typeof lagPoints>[number];
@@ -64,7 +54,7 @@ function scalesOf(points: readonly LagPoint[], values: readonly number[]) {
     x: (at: number): number => Number(((width * (at - from)) / span).toFixed(1)),
     y: (seconds: number): number =>
       Number((margin + (height - 2 * margin) * (1 - shareOf(Math.max(low, seconds)))).toFixed(1)),
-    lagTicks: lagTicks.filter(([seconds]) => seconds >= low && seconds <= high),
+    lagTicks: lagSteps.filter((seconds) => seconds >= low && seconds <= high),
     timeTicks: Array.from({ length: count }, (_, index) => first + index * step),
   };
 }
@@ -120,7 +110,7 @@ export function renderLagChart(
   const names = new Map(drawn.map((output) => [output, outputNames[output]]));
   const values = points.flatMap(({ longest }) => drawn.flatMap((output) => longest[output] ?? []));
   const scales = scalesOf(points, values);
-  const grid = scales.lagTicks.map(([seconds, label]) => ({ label, y: scales.y(seconds) }));
+  const grid = scales.lagTicks.map((lag) => ({ label: formatSpan(lag), y: scales.y(lag) }));
   const gap = gapSeconds * partSize(series);
   const isFine = (scales.timeTicks[1] ?? 0) - (scales.timeTicks[0] ?? 0) < 60;
   return markup`<figure class="chart"><ul class="legend">

@@ -45,6 +45,13 @@ export function formatTimes(since: number | null, resolvedAt: number | null, now
   return since === null ? '' : `for ${age}, since ${formatDateTime(since)}`;
 }
 
+/** A round time: `10 ms`, `10 s`, `10 min` or `10 h`. */
+export function formatSpan(seconds: number): string {
+  if (seconds < 1) return `${seconds * 1000} ms`;
+  if (seconds < 60) return `${seconds} s`;
+  return seconds < 3600 ? `${seconds / 60} min` : `${seconds / 3600} h`;
+}
+
 /** A number with separators of thousands. */
 export const formatNumber = (count: number): string => count.toLocaleString('en');
 

@@ -4,7 +4,7 @@
 import { lagOutputs } from '../../audit/measure/lag.ts';
 import type { PageStatus } from '../../auditor/queries.ts';
 import { formatCount, formatLag, formatTime } from '../text/format.ts';
-import { formatDateTime, type Html, markup } from './parts.ts';
+import { formatDateTime, formatSpan, type Html, markup } from './parts.ts';
 
 /** Columns of the histogram. */
 const columns = 96;
@@ -68,11 +68,8 @@ ${
 
 const steps = [-3600, -600, -60, -10, 10, 60, 600, 3600] as const;
 
-const stepText = (seconds: number): string => {
-  const size = Math.abs(seconds);
-  const text = size < 60 ? `${size} s` : size < 3600 ? `${size / 60} min` : `${size / 3600} h`;
-  return `${seconds < 0 ? '−' : '+'}${text}`;
-};
+const stepText = (seconds: number): string =>
+  (seconds < 0 ? '−' : '+') + formatSpan(Math.abs(seconds));
 
 /**
  * The time bar of a page that shows the moment `at`, or the present (null). Null if nothing is
