@@ -7,6 +7,7 @@
 
 import type { NextFunction, Request, Response } from 'express';
 
+import { sendLine } from './admission.ts';
 import { createAccessCheck, type WebConfig } from './web-config.ts';
 
 /** `unauthenticated`: the token is not valid. `unavailable`: the API server cannot review. */
@@ -25,7 +26,7 @@ export type ReviewAccess = (token: string, path: string, client: string) => Prom
 /** The paths of reviews: of the metrics, and of the page and the API. */
 const reviewPaths = { metrics: '/metrics', page: '/endpoint-auditor' } as const;
 
-const statuses = { unauthenticated: 401, forbidden: 403, unavailable: 503 } as const;
+const statuses = { forbidden: 403, unavailable: 503 } as const;
 
 /** Refuses requests without the access that the configuration requires. */
 export function requireAccess(config: () => WebConfig, review: ReviewAccess | null) {
@@ -36,7 +37,7 @@ export function requireAccess(config: () => WebConfig, review: ReviewAccess | nu
       ...(review === null ? [] : ['Bearer']),
     ];
     if (schemes.length > 0) response.set('WWW-Authenticate', schemes);
-    response.status(401).type('text').send(`${why}\n`);
+    sendLine(response, 401, why);
   };
   return async (request: Request, response: Response, next: NextFunction): Promise<void> => {
     const { tls, users } = config();
@@ -52,11 +53,7 @@ export function requireAccess(config: () => WebConfig, review: ReviewAccess | nu
     const login = { tls, users: isReviewed ? noUsers : users };
     const access = await check(login, request);
     if (access === 'busy') {
-      response
-        .set('Retry-After', '5')
-        .status(503)
-        .type('text')
-        .send('Too many logins at one time\n');
+      sendLine(response.set('Retry-After', '5'), 503, 'Too many logins at one time');
       return;
     }
     if (access === 'refused') {
@@ -77,7 +74,7 @@ export function requireAccess(config: () => WebConfig, review: ReviewAccess | nu
     else {
       if (kind === 'unavailable') response.set('Retry-After', '5');
       const name = kind === 'forbidden' ? 'Forbidden' : 'Unavailable';
-      response.status(statuses[kind]).type('text').send(`${name}: ${why}\n`);
+      sendLine(response, statuses[kind], `${name}: ${why}`);
     }
   };
 }

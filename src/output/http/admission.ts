@@ -4,6 +4,8 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
+import type { Response } from 'express';
+
 import { awaitTurn } from './turns.ts';
 
 const policy = [
@@ -26,6 +28,10 @@ export const usualHeaders = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cache-Control': 'no-store',
 };
+
+/** Sends a line of text. */
+export const sendLine = (response: Response, status: number, line: string): Response =>
+  response.status(status).type('text').send(`${line}\n`);
 
 /** Pages follow it for long, so it has limits of its own. */
 export const liveUpdatesPath = '/api/v1/events';

@@ -28,6 +28,7 @@ import {
   limitRequests,
   liveUpdatesPath,
   sendBusy,
+  sendLine,
   usualHeaders,
 } from './admission.ts';
 import { addApi, sendPieces } from './api.ts';
@@ -44,17 +45,14 @@ function checkRequest(request: Request, response: Response, next: NextFunction):
   const { method, headers, app } = request;
   response.set(usualHeaders);
   if (app.get('on loopback') === true && !loopbackHost.test(headers.host ?? '')) {
-    response.status(421).type('text').send('The Host header is no name of this machine\n');
+    sendLine(response, 421, 'The Host header is no name of this machine');
   } else if (method === 'GET' || method === 'HEAD') next();
-  else response.set('Allow', 'GET, HEAD').status(405).type('text').send('Only GET and HEAD\n');
+  else sendLine(response.set('Allow', 'GET, HEAD'), 405, 'Only GET and HEAD');
 }
 
 /** Sends 200, or 503 with the reasons, one per line. */
 const sendProbe = (response: Response, failing: string | null): Response =>
-  response
-    .status(failing === null ? 200 : 503)
-    .type('text')
-    .send(`${failing ?? 'ok'}\n`);
+  sendLine(response, failing === null ? 200 : 503, failing ?? 'ok');
 
 async function sendMetrics(
   { headers }: Request,
@@ -184,16 +182,13 @@ export function createApp(answers: AuditorQueries, options: Partial<typeof usual
     const render = createMetricsRenderer();
     app.get('/metrics', (request, response) => sendMetrics(request, response, answers, render));
   } else app.get('/metrics', sendElsewhere);
-  app.use((_request, response) => response.status(404).type('text').send('Not found\n'));
+  app.use((_request, response) => sendLine(response, 404, 'Not found'));
   // Express recognizes an error handler by its four parameters.
   app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
     const status = statusOf(error);
     if (status === 500) onError(error);
     if (response.headersSent) next(error);
-    else {
-      const text = status === 500 ? 'Internal error' : 'Bad request';
-      response.status(status).type('text').send(`${text}\n`);
-    }
+    else sendLine(response, status, status === 500 ? 'Internal error' : 'Bad request');
   });
   // `endStreams` ends the responses that do not end by themselves.
   return { express: app, endStreams: updates.close };
@@ -201,7 +196,7 @@ export function createApp(answers: AuditorQueries, options: Partial<typeof usual
 
 /** People may try the usual path. */
 const sendElsewhere = (_request: Request, response: Response): Response =>
-  response.status(404).type('text').send('The metrics are at another address: --metrics-listen\n');
+  sendLine(response, 404, 'The metrics are at another address: --metrics-listen');
 
 /** Compression would delay the events, so their route comes before it. */
 function addUpdates(app: Express, updates: ReturnType<typeof createLiveUpdates>): void {
