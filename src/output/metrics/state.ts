@@ -104,7 +104,6 @@ export const noHistory = {
   lines: 0,
   droppedLines: 0,
   failures: 0,
-  removedSegments: 0,
 };
 
 /** Settings that request topology hints: an annotation, or either kind of trafficDistribution. */
