@@ -1,6 +1,7 @@
 // Differences between the expected and the actual state: what is missing, what is extra, and of two
 // texts the words that differ. Equal parts are dimmed.
 
+import { fewOf } from '../../audit/explain/explanation.ts';
 import type { DifferenceDetail } from '../../audit/finding/catalogue.ts';
 import type { PacketTrace } from '../../audit/node/audit-node.ts';
 import { truncate } from '../text/format.ts';
@@ -63,8 +64,7 @@ function groupDetails(details: readonly DifferenceDetail[]) {
 
 function renderDetail({ object, address, pod, expected, actual, fields }: GroupedDetail): Html {
   const tone = actual === null ? 'lack' : expected === null ? 'extra' : 'change';
-  const more = fields.length - 2;
-  const places = `${fields.slice(0, 2).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  const places = fewOf(fields, 2);
   // The subject of the finding names the node.
   const place = object.startsWith('Node ') ? places : `${object} ${places}`;
   const isBoth = expected !== null && actual !== null;
@@ -90,10 +90,7 @@ ${more > 0 && markup`<li class="dim">and ${more} more</li>`}</ul>`;
 
 const shownEndpoints = 24;
 
-const listEndpoints = (endpoints: readonly string[]): string => {
-  const more = endpoints.length - shownEndpoints;
-  return endpoints.slice(0, shownEndpoints).join(', ') + (more > 0 ? ` and ${more} more` : '');
-};
+const listEndpoints = (endpoints: readonly string[]): string => fewOf(endpoints, shownEndpoints);
 
 /** The endpoints that packets should reach, with those that they do reach. */
 export function renderPacketDiff({ wanted, allowed, got, expected, actual }: PacketTrace): Html {

@@ -1,5 +1,6 @@
 // Incidents as text: a header line, then reach, evidence, changes and what to do.
 
+import { fewOf } from '../../audit/explain/explanation.ts';
 import { bySeverity } from '../../audit/finding/catalogue.ts';
 import { changeText } from '../../audit/incident/evidence-lines.ts';
 import { kinds } from '../../audit/incident/kinds.ts';
@@ -18,11 +19,7 @@ import {
 const most = { objects: 5, changes: 5, incidents: 50 };
 
 /** `Node a, Node b and 3 more`. */
-export function formatObjects(objects: readonly string[]): string {
-  const more = objects.length - most.objects;
-  const shown = objects.slice(0, most.objects).join(', ');
-  return more > 0 ? `${shown} and ${String(more)} more` : shown;
-}
+export const formatObjects = (objects: readonly string[]): string => fewOf(objects, most.objects);
 
 /** `3 Services in 1 namespace, 1 node, 8 endpoints`; '' if it affects nothing that is known. */
 export function formatReach({ services, namespaces, nodes, endpoints }: ReportedIncident['reach']) {
