@@ -5,7 +5,7 @@ import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import { type Moment, momentSince, replay } from '../auditor/replay.ts';
 import { createSamples } from '../auditor/samples.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
-import { recordOf } from '../model/collections.ts';
+import { isFields, recordOf } from '../model/collections.ts';
 import { createLagReport, type LagReport, renderLag } from '../output/text/lag.ts';
 import { recordingOf } from './replay.ts';
 import { problemLog } from './shared/console.ts';
@@ -150,10 +150,6 @@ function reasonOf(error: unknown): string {
   return error.cause instanceof Error ? error.cause.message : error.message;
 }
 
-type Fields = Readonly<Record<string, unknown>>;
-
-const isFields = (value: unknown): value is Fields => typeof value === 'object' && value !== null;
-
 /** Whether every item of a list has these texts, and these numbers, which may be null. */
 const isListOf = (list: unknown, texts: readonly string[], numbers: readonly string[]): boolean =>
   Array.isArray(list) &&
@@ -178,6 +174,8 @@ function isLagReport(document: unknown): document is LagReport {
     isListOf(distributions, ['lag', 'output'], ['count', 'p50', 'p99', 'max']) &&
     isListOf(worst.convergence, [...sample, 'output'], ['seconds', 'at']) &&
     isListOf(worst.journeys, [...sample, 'pod', 'quality'], ['seconds', 'begun']) &&
-    (worst.journeys as readonly Fields[]).every(({ stages }) => isListOf(stages, ['stage'], ['at']))
+    (worst.journeys as { stages: unknown }[]).every(({ stages }) =>
+      isListOf(stages, ['stage'], ['at']),
+    )
   );
 }
