@@ -6,15 +6,13 @@ import { join } from 'node:path';
 
 import { createDatabaseFile } from './files.ts';
 
-export interface FolderLock {
-  readonly release: () => void;
-}
+export type FolderLock = ReturnType<typeof lockFolder>;
 
 /** SQLite of Node. An import would fail in an old Node before that gets a message. */
 export const sqlite = () => process.getBuiltinModule('node:sqlite');
 
 /** Locks a folder. Throws an Error for people if another process has locked it. */
-export function lockFolder(path: string): FolderLock {
+export function lockFolder(path: string) {
   const name = join(path, 'lock');
   createDatabaseFile(name);
   const { DatabaseSync } = sqlite();
