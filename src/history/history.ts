@@ -10,24 +10,16 @@ import type { ObjectOf, WatchEvent } from '../model/objects.ts';
 import { resources } from '../model/objects.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
 import { checkpointOf, nodeLine } from './checkpoint.ts';
-import type { HistoryFiles } from './files.ts';
 import { createNotes, findingNote } from './notes.ts';
-import { createHistoryRecorder } from './recorder.ts';
-import type { HistoryLimits } from './segments.ts';
-
-export interface AuditorHistoryOptions {
-  readonly files: HistoryFiles;
-  readonly limits: HistoryLimits;
-  /** Unix seconds; never decreases. */
-  readonly now: () => number;
-  readonly pause: () => Promise<void>;
-  readonly onTrouble: (reason: string | null) => void;
-}
+import { createHistoryRecorder, type HistoryOptions } from './recorder.ts';
 
 export type AuditorHistory = ReturnType<typeof createAuditorHistory>;
 
 /** Records what the auditor takes in, from the start of its audit on. */
-export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOptions) {
+export function createAuditorHistory(
+  auditor: Auditor,
+  options: Omit<HistoryOptions, 'clock' | 'checkpoint' | 'openNote'>,
+) {
   const lines = createRecorder(null, resources);
   const notes = createNotes(auditor);
   const now = (): number => lines.timeOf(options.now());
@@ -49,10 +41,10 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
     if (entry.kind !== 'event' || delta === null) return lines.line(entry);
     return lines.delta(entry.event, delta);
   };
-  const nodes = createNodeLines(auditor);
+  const changedNode = createNodeLines(auditor);
   /** Records what the rules of a node show now, if that has changed. */
   const noteNode = (node: string, at: number): void => {
-    const line = nodes.changed(node, lines.timeOf(at));
+    const line = changedNode(node, lines.timeOf(at));
     if (line !== null) recorder.note(() => line, lines.timeOf(at));
   };
   /** Before the audit begins, nothing is known. */
@@ -102,19 +94,17 @@ function deltaIn({ store }: Auditor, { resource, type, object: { key } }: WatchE
 }
 
 /** The lines of nodes, each if it is another one than that before. */
-function createNodeLines(auditor: Auditor) {
+function createNodeLines(auditor: Auditor): (node: string, at: number) => string | null {
   const digests = new Map<string, string>();
-  return {
-    changed(node: string, at: number): string | null {
-      const nodes = auditor.savedNodes();
-      if (nodes === null) return null;
-      const state = nodes.saved(node);
-      const digest = hash('sha256', JSON.stringify(state), 'base64');
-      if (digests.get(node) === digest) return null;
-      if (state === null) digests.delete(node);
-      else digests.set(node, digest);
-      return nodeLine(node, state, at);
-    },
+  return (node, at) => {
+    const nodes = auditor.savedNodes();
+    if (nodes === null) return null;
+    const state = nodes.saved(node);
+    const digest = hash('sha256', JSON.stringify(state), 'base64');
+    if (digests.get(node) === digest) return null;
+    if (state === null) digests.delete(node);
+    else digests.set(node, digest);
+    return nodeLine(node, state, at);
   };
 }
 

@@ -39,7 +39,7 @@ export interface CheckpointLines {
 export interface HistoryOptions {
   readonly files: HistoryFiles;
   readonly limits: HistoryLimits;
-  /** Unix seconds. */
+  /** Unix seconds; never decreases. */
   readonly now: () => number;
   /** A line that has only the time. */
   readonly clock: () => { readonly line: string; readonly at: number };
