@@ -6,9 +6,8 @@
 
 import { openFindingKey } from '../audit/finding/catalogue.ts';
 import { pastOf } from '../audit/past.ts';
-import { saveService, type SavedService } from '../audit/service/checkpoint.ts';
+import { saveService } from '../audit/service/checkpoint.ts';
 import type { Auditor } from '../auditor/auditor.ts';
-import type { LiveEntry } from '../cluster/decode/entry.ts';
 import { createPodReferences, type PodReferences } from '../cluster/files/pod-endpoints.ts';
 import { createRecorder } from '../cluster/files/recorder.ts';
 import type { Redactor } from '../cluster/files/redactor.ts';
@@ -24,7 +23,7 @@ import type {
 } from '../model/objects.ts';
 import { label, resources } from '../model/objects.ts';
 import type { CheckpointLines } from './recorder.ts';
-import { redactState } from './redact-state.ts';
+import { redactKey, redactState } from './redact-state.ts';
 
 const json = (fields: object): string => `${JSON.stringify(fields)}\n`;
 
@@ -43,8 +42,13 @@ const everything: CheckpointContent = { includes: () => true, redactor: null };
 export function checkpointOf(
   auditor: Auditor,
   at: number,
-  { includes, redactor }: CheckpointContent = everything,
+  content: CheckpointContent = everything,
 ): CheckpointLines | null {
+  const snapshot = snapshotOf(auditor, at, content);
+  return snapshot && { at, parts: linesOf(snapshot, at, content.redactor) };
+}
+
+function snapshotOf(auditor: Auditor, at: number, { includes, redactor }: CheckpointContent) {
   const services = auditor.serviceAuditor();
   if (services === null) return null;
   const { store, findings, progress } = auditor;
@@ -55,8 +59,11 @@ export function checkpointOf(
     includes('services', record.namespace),
   );
   const states = audits.map((audit) => {
-    const state = saveService(audit, openedAt);
-    const line = { kind: 'service-state', at, service: audit.record.key, state };
+    const { key } = audit.record;
+    const saved = saveService(audit, openedAt);
+    const [service, state] =
+      redactor === null ? [key, saved] : [redactKey(key, redactor), redactState(saved, redactor)];
+    const line = { kind: 'service-state', at, service, state };
     // Differences change later. Most Services have none, and thousands of texts take long.
     return audit.items.size > 0 ? json(line) : line;
   });
@@ -73,7 +80,6 @@ export function checkpointOf(
     return [resource, included] as const;
   });
   const unreadable = [...services.unreadable.values()];
-  const lost = unreadable.filter((it) => includes(it.resource, it.namespace));
   const header = {
     kind: 'header' as const,
     at: watches[0]?.at ?? at,
@@ -81,19 +87,20 @@ export function checkpointOf(
     resources: present,
   };
   const { settle, maxEndpointsPerSlice, release } = auditor.options;
-  const settings = { settle, maxEndpointsPerSlice, minor: release?.minor ?? null };
-  const zones = [...store.listers.zonesSeen].map((zone) => redactor?.name(zone) ?? zone);
-  // A part of a cluster, and one without names, has no nodes.
-  const nodes = isWhole ? nodeLines(auditor, at) : [];
-  // And its incidents are those of the part.
-  const past = isWhole ? pastOf(auditor) : [];
-  const known = { zones: json({ kind: 'zones', at, zones }), states, nodes, past };
   return {
-    at,
-    parts: linesOf({ ...header, settings }, watches, objects, lost, known, at, {
-      isWhole,
-      redactor,
-    }),
+    isWhole,
+    header,
+    settings: { settle, maxEndpointsPerSlice, minor: release?.minor ?? null },
+    watches,
+    objects,
+    unreadable: unreadable.filter((it) => includes(it.resource, it.namespace)),
+    zones: [...store.listers.zonesSeen].map((zone) => redactor?.name(zone) ?? zone),
+    /** Lines, or what they are made of. */
+    states,
+    // A part of a cluster, and one without names, has no nodes.
+    nodes: isWhole ? nodeLines(auditor, at) : [],
+    // And its incidents are those of the part.
+    past: isWhole ? pastOf(auditor) : [],
   };
 }
 
@@ -111,34 +118,12 @@ function nodeLines(auditor: Auditor, at: number): string[] {
   return nodes === null ? [] : [...nodes.names()].map((it) => nodeLine(it, nodes.saved(it), at));
 }
 
-/** The line with hashes. */
-function hideNames(line: string, redactor: Redactor): string {
-  const { service, state, ...head } = JSON.parse(line) as { service: string; state: SavedService };
-  const shown = service.split('/').map(redactor.name).join('/');
-  return json({ ...head, service: shown, state: redactState(state, redactor) });
-}
+type Snapshot = NonNullable<ReturnType<typeof snapshotOf>>;
 
-type Unreadable = (LiveEntry & { readonly kind: 'unreadable' })['lost'];
-
-interface Known {
-  readonly zones: string;
-  /** Lines, or what they are made of. */
-  readonly states: readonly (string | object)[];
-  readonly nodes: readonly string[];
-  readonly past: ReturnType<typeof pastOf>;
-}
-
-function* linesOf(
-  header: LiveEntry & { readonly kind: 'header'; readonly settings: object },
-  watches: readonly (LiveEntry & { readonly kind: 'watch' })[],
-  objects: ObjectLists,
-  unreadable: readonly Unreadable[],
-  { zones, states, nodes, past }: Known,
-  at: number,
-  { isWhole, redactor }: { readonly isWhole: boolean; readonly redactor: Redactor | null },
-): Generator<string> {
+function* linesOf(snapshot: Snapshot, at: number, redactor: Redactor | null): Generator<string> {
+  const { header, settings, watches, objects, unreadable, isWhole } = snapshot;
   const recorder = createRecorder(redactor);
-  yield recorder.line(header, { settings: header.settings });
+  yield recorder.line(header, { settings });
   for (const entry of watches) yield recorder.line(entry);
   /** The latest that was written whole. A bundle has only whole objects. */
   let latest: Pod | null = null;
@@ -169,13 +154,10 @@ function* linesOf(
         : { kind: 'unreadable', at, type: null, lost },
     );
   }
-  yield zones;
-  for (const state of states) {
-    const line = typeof state === 'string' ? state : json(state);
-    yield redactor === null ? line : hideNames(line, redactor);
-  }
-  yield* nodes;
-  for (const [part, state] of past) yield json({ kind: 'audit-state', at, part, state });
+  yield json({ kind: 'zones', at, zones: snapshot.zones });
+  for (const state of snapshot.states) yield typeof state === 'string' ? state : json(state);
+  yield* snapshot.nodes;
+  for (const [part, state] of snapshot.past) yield json({ kind: 'audit-state', at, part, state });
   // The audit begins with the last list that it waits for. A later one would begin it again,
   // without the states of Services. It does not wait for a resource that may not be read any more.
   const off = new Set(watches.flatMap((it) => (it.state === 'off' ? it.resource : [])));

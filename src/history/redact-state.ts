@@ -9,7 +9,8 @@ import type { Redactor } from '../cluster/files/redactor.ts';
 type Saved = SavedService['items'][string][number];
 
 /** `namespace/name`. */
-const redactKey = (key: string, { name }: Redactor): string => key.split('/').map(name).join('/');
+export const redactKey = (key: string, { name }: Redactor): string =>
+  key.split('/').map(name).join('/');
 
 /** The state with hashes: what the objects show again is left out. */
 export function redactState(saved: SavedService, redactor: Redactor): SavedService {
