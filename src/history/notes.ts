@@ -78,16 +78,20 @@ const incidentNote = (incident: ReportedIncident): ReportedIncident => ({
   findings: incident.findings.slice(0, shownOfIncident),
 });
 
+type NotedState = ReturnType<typeof createState>;
+
+const createState = () => ({
+  noted: new Map<string, NotedIncident>(),
+  revision: -1,
+  /** Resolved incidents that were looked at, with those that are forgotten. */
+  resolved: 0,
+  /** The start of the last interval of lag that was noted. */
+  lagAt: -Infinity,
+});
+
 /** Watches what an auditor has open, and returns notes of what is new. */
 export function createNotes(auditor: Auditor) {
-  const state = {
-    noted: new Map<string, NotedIncident>(),
-    revision: -1,
-    /** Resolved incidents that were looked at, with those that are forgotten. */
-    resolved: 0,
-    /** The start of the last interval of lag that was noted. */
-    lagAt: -Infinity,
-  };
+  const state = createState();
   return {
     /** All that is open now; `size` is the most bytes of the history. */
     open(at: number, size: number): string {
@@ -104,13 +108,6 @@ export function createNotes(auditor: Auditor) {
       ...lags(auditor, state, at),
     ],
   };
-}
-
-interface NotedState {
-  readonly noted: Map<string, NotedIncident>;
-  revision: number;
-  resolved: number;
-  lagAt: number;
 }
 
 /** What an incident was when it was noted last. */
@@ -162,26 +159,14 @@ function lags({ samples }: Auditor, state: NotedState, at: number): string[] {
         return value === null ? [] : [[output, value]];
       }),
     );
-  const due = starts.flatMap((start, index) => {
+  const due = starts.flatMap((start, index): (HistoryNote & { readonly note: 'lag' })[] => {
     if (start <= state.lagAt || start + interval.over > at) return [];
     const values = { median: valuesAt(index, median), longest: valuesAt(index, longest) };
-    return [
-      {
-        start,
-        line: lineOf({
-          note: 'lag',
-          at: start,
-          interval: { changes: changes[index] ?? 0, ...values },
-        }),
-      },
-    ];
+    return [{ note: 'lag', at: start, interval: { changes: changes[index] ?? 0, ...values } }];
   });
-  state.lagAt = Math.max(
-    state.lagAt,
-    at - interval.over - interval.seconds,
-    ...due.map(({ start }) => start),
-  );
-  return due.map(({ line }) => line);
+  const latest = Math.max(...due.map((note) => note.at));
+  state.lagAt = Math.max(state.lagAt, at - interval.over - interval.seconds, latest);
+  return due.map(lineOf);
 }
 
 // --- reading ---
