@@ -331,24 +331,20 @@ function valueOf({ json, resolved }: Row, form: Form): object | null {
 }
 
 function searchIn(database: DatabaseSync): SearchIndex {
-  const rowsOf = (table: string, from: number, to: number): Row[] =>
-    database
-      .prepare(
-        `SELECT opened, resolved, json FROM ${table}
-         WHERE opened <= ? AND (resolved IS NULL OR resolved >= ?) ORDER BY opened, name`,
-      )
-      .all(to, from) as unknown as Row[];
+  const openIn =
+    <T extends object>(table: string, form: Form) =>
+    (from: number, to: number): T[] => {
+      const rows = database
+        .prepare(
+          `SELECT opened, resolved, json FROM ${table}
+           WHERE opened <= ? AND (resolved IS NULL OR resolved >= ?) ORDER BY opened, name`,
+        )
+        .all(to, from) as unknown as Row[];
+      return rows.flatMap((row) => (valueOf(row, form) ?? []) as T | []);
+    };
   return {
-    findings: (from, to) =>
-      rowsOf('finding', from, to).flatMap((row) => {
-        const finding = valueOf(row, (value) => isFinding(value) || isOpenFinding(value));
-        return finding === null ? [] : [finding as IndexedFinding];
-      }),
-    incidents: (from, to) =>
-      rowsOf('incident', from, to).flatMap((row) => {
-        const incident = valueOf(row, isReported);
-        return incident === null ? [] : [incident as ReportedIncident];
-      }),
+    findings: openIn('finding', (value) => isFinding(value) || isOpenFinding(value)),
+    incidents: openIn('incident', isReported),
     lag: (from, to) =>
       (
         database
