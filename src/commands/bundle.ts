@@ -29,24 +29,19 @@ export interface BundleOptions
   readonly namespace?: string;
 }
 
-/** An auditor, the entries for it, and the times that the flags name, `null` without one. */
-interface Opened {
-  readonly auditor: Auditor;
-  readonly entries: AsyncIterable<RecordingEntry>;
-  readonly from: number | null;
-  readonly to: number | null;
-}
-
-/** Opens the history, or the recording. */
-async function open(options: BundleOptions, onProblem: OnProblem): Promise<Opened> {
+/**
+ * Opens the history, or the recording: an auditor, the entries for it, and the times that the flags
+ * name, `null` without one.
+ */
+async function open(options: BundleOptions, onProblem: OnProblem) {
   const { history, from = null, to = null } = options;
   if (history === undefined) {
     const path = onlyInput(options);
     if (path === '-') throw new UsageError('A bundle reads its input twice: expected a file');
     const auditor = createAuditor(await optionsFor(path, options, onProblem));
     const [begun, entries] = await withFirst(await recordingOf(path, auditor, onProblem));
-    const [since, until] = [from, to].map((it) => it && momentSince(it, begun));
-    return { auditor, entries, from: since ?? null, to: until ?? null };
+    const [since = null, until = null] = [from, to].map((it) => it && momentSince(it, begun));
+    return { auditor, entries, from: since, to: until };
   }
   const end = await openMoment(history, to, () => undefined);
   const begin = from === null ? null : await openMoment(history, from, () => undefined);
