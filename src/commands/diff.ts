@@ -39,10 +39,7 @@ interface Change {
 }
 
 /** The values of a Service by what, name and field. */
-type ServiceValues = ReadonlyMap<
-  string,
-  Omit<Change, 'before' | 'after'> & { readonly value: string }
->;
+type ServiceValues = Map<string, Omit<Change, 'before' | 'after'> & { readonly value: string }>;
 
 /** Prints what is different about a Service at two moments. */
 export async function printDiff(word: string, options: DiffOptions): Promise<0 | 1> {
@@ -89,7 +86,7 @@ async function valuesAt(
 const mostEndpoints = 100_000;
 
 function valuesOf(auditor: Auditor, key: Key): ServiceValues {
-  const values = new Map<string, Omit<Change, 'before' | 'after'> & { readonly value: string }>();
+  const values: ServiceValues = new Map();
   const put = (what: Change['what'], name: string, field: string, value: string): void => {
     values.set([what, name, field].join('\n'), { what, name, field, value });
   };
