@@ -188,13 +188,10 @@ const asNoMoment = (error: unknown): NoMoment =>
 
 const isTooLong = (error: unknown): boolean => asNoMoment(error).reason === 'long';
 
-export interface HistoryMoments {
-  readonly answer: AnswerMoment;
-  readonly close: () => void;
-}
+export type HistoryMoments = ReturnType<typeof createMoments>;
 
 /** Answers queries as of moments, each in a process of its own, which is kept for a while. */
-export function createMoments(options: MomentRequest): HistoryMoments {
+export function createMoments(options: MomentRequest) {
   const stop = new AbortController();
   const open = new Map<number, OpenMoment>();
   const answers = new Map<string, MomentAnswer>();
@@ -251,18 +248,16 @@ export function createMoments(options: MomentRequest): HistoryMoments {
     }
     return answer;
   };
-  return {
-    async answer(at, path, accept) {
-      const key = keyOf(at, path, accept);
-      const known = answers.get(key);
-      if (known !== undefined) return known;
-      const answer = questions.get(key) ?? begin(at, path, accept);
-      // It may fail when no client waits for it any more.
-      answer.catch(() => undefined);
-      return within(answer, spans.patienceMs, notYet);
-    },
-    close: () => stop.abort(),
+  const answer: AnswerMoment = async (at, path, accept) => {
+    const key = keyOf(at, path, accept);
+    const known = answers.get(key);
+    if (known !== undefined) return known;
+    const question = questions.get(key) ?? begin(at, path, accept);
+    // It may fail when no client waits for it any more.
+    question.catch(() => undefined);
+    return within(question, spans.patienceMs, notYet);
   };
+  return { answer, close: () => stop.abort() };
 }
 
 const keyOf = (at: number, path: string, accept: string): string =>
