@@ -1,7 +1,6 @@
 // The `incidents` command: lists the incidents of a time span, of a history or of a recording. A
 // history answers from its search index. Exit codes: 0, or 2 without an answer.
 
-import { type ReportedIncident } from '../audit/incident/report.ts';
 import { createAuditor } from '../auditor/auditor.ts';
 import { listIncidents } from '../auditor/incident-queries.ts';
 import { replay } from '../auditor/replay.ts';
@@ -21,38 +20,29 @@ export interface IncidentsOptions extends AuditFlags, InputFlags, Pick<HistoryFl
   readonly output: 'text' | 'json';
 }
 
-/** The incidents that were open at some time from `from` to `to`, the oldest first. */
-interface IncidentList {
-  readonly format: 1;
-  readonly kind: 'incidents';
-  readonly source: string;
-  readonly from: number;
-  readonly to: number;
-  readonly incidents: readonly ReportedIncident[];
-}
-
 /** Prints the incidents of the last `since` seconds of a history, or of a recording. */
 export async function printIncidents(
   options: IncidentsOptions,
   files: readonly string[] = [],
 ): Promise<0> {
   const { history, since, output } = options;
+  const source = history ?? onlyInput(options, files);
   const list =
-    history === undefined
-      ? await ofRecording(onlyInput(options, files), options)
-      : await ofHistory(history, since);
-  process.stdout.write(output === 'json' ? formatJson(list) : render(list));
+    history === undefined ? await ofRecording(source, options) : await ofHistory(source, since);
+  const document = { format: 1, kind: 'incidents', source, ...list };
+  process.stdout.write(output === 'json' ? formatJson(document) : render(list));
   return 0;
 }
 
-const head = { format: 1, kind: 'incidents' } as const;
+/** The incidents that were open at some time from `from` to `to`, the oldest first. */
+type IncidentList = Awaited<ReturnType<typeof ofHistory>>;
 
-async function ofHistory(source: string, since: number): Promise<IncidentList> {
+async function ofHistory(source: string, since: number) {
   const onLoss = lossReporter(source, problemLog().onProblem);
   const to = await latestMoment(openFolder(source), onLoss);
   const index = await openIndex(source, onLoss);
   try {
-    return { ...head, source, from: to - since, to, incidents: index.incidents(to - since, to) };
+    return { from: to - since, to, incidents: index.incidents(to - since, to) };
   } finally {
     index.close();
   }
@@ -68,7 +58,7 @@ async function ofRecording(source: string, options: IncidentsOptions): Promise<I
   const incidents = listIncidents(auditor, { resolved: true })
     .filter(({ resolvedAt }) => (resolvedAt ?? to) >= from)
     .sort((a, b) => (a.openedAt ?? 0) - (b.openedAt ?? 0));
-  return { ...head, source, from, to, incidents };
+  return { from, to, incidents };
 }
 
 function render({ from, to, incidents }: IncidentList): string {
