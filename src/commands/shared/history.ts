@@ -4,7 +4,7 @@ import type { Auditor, AuditorOptions } from '../../auditor/auditor.ts';
 import type { Moment } from '../../auditor/replay.ts';
 import { isFields } from '../../cluster/decode/json-fields.ts';
 import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
-import { readRecording, type RecordingEntry } from '../../cluster/files/recording.ts';
+import { readRecording } from '../../cluster/files/recording.ts';
 import { openFolder } from '../../history/files.ts';
 import { latestMoment, type OnLoss, openHistory, spansBetween } from '../../history/reader.ts';
 import { type LiveHistory, startHistory } from '../../history/live-history.ts';
@@ -44,17 +44,6 @@ export function recordHistory(
   });
 }
 
-/** A moment of a history: its entries from a checkpoint on, and the settings of its auditor. */
-export interface HistoryMoment {
-  readonly until: number;
-  /** The end of the history. */
-  readonly latest: number;
-  readonly settings: Partial<AuditorOptions>;
-  readonly entries: (auditor: Auditor) => AsyncIterable<RecordingEntry>;
-  /** What is missing or damaged, for people; complete when all entries are read. */
-  readonly losses: readonly string[];
-}
-
 /** Reports what is lost of a history as problems of its files. */
 export const lossReporter =
   (path: string, onProblem: OnProblem): OnLoss =>
@@ -62,17 +51,19 @@ export const lossReporter =
     onProblem(problemAt(`${path}/${segment}`, null, text));
 
 /**
- * Opens a moment; the latest if it is `null`. The entries begin before it, or before `from`. Throws
- * an Error for people if there is none.
+ * Opens a moment; the latest if it is `null`: its entries, and the settings of its auditor. The
+ * entries begin with a checkpoint before it, or before `from`. Throws an Error for people if there
+ * is none.
  */
 export async function openMoment(
   path: string,
   moment: Moment | null,
   onProblem: OnProblem,
   from: number | null = null,
-): Promise<HistoryMoment> {
+) {
   growHeapFreely();
   const files = openFolder(path);
+  /** What is missing or damaged, for people; complete when all entries are read. */
   const losses: string[] = [];
   const reportLoss = lossReporter(path, onProblem);
   const onLoss: OnLoss = (segment, text) => {
@@ -87,7 +78,7 @@ export async function openMoment(
     latest,
     losses,
     settings: settingsOf(header),
-    entries: (auditor) =>
+    entries: (auditor: Auditor) =>
       readRecording({ name: `${path}/${name}`, bytes }, onProblem, {
         previousPod: (key) => auditor.store.listers.pods.get(key),
         previousOutput: (resource, key) =>
