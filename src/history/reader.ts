@@ -121,18 +121,12 @@ export async function latestMoment(
   throw new Error('The folder has no history');
 }
 
-/** Seconds of a history without a gap. */
-export interface RecordedSpan {
-  readonly from: number;
-  readonly to: number;
-}
-
 /** The parts of a time span in which a recorder ran: each has a checkpoint at or before it. */
 export async function spansBetween(
   files: Pick<HistoryFiles, 'list' | 'read'>,
   from: number,
   to: number,
-): Promise<readonly RecordedSpan[]> {
+) {
   const segments = await listSegments(files);
   const latest = await latestMoment(files);
   const firsts = segments.filter(
