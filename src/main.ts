@@ -301,9 +301,9 @@ function addQueries(program: Command): void {
     .description('report how long outputs took to follow their input, and the slowest')
     .argument('[file]', 'the recording, plain or gzip; - for stdin')
     .option('--server <url>', 'ask a running server: http://127.0.0.1:9465')
-    .addOption(flag('--history <folder>', 'the history that serve has recorded'))
-    .addOption(flag('--from <time>', 'only what was measured from then on', parseTime))
-    .addOption(flag('--to <time>', 'only what was measured until then', parseTime))
+    .option('--history <folder>', 'the history that serve has recorded')
+    .option('--from <time>', 'only what was measured from then on', parseTime)
+    .option('--to <time>', 'only what was measured until then', parseTime)
     .addOption(
       flag('-o, --output <format>', 'table or json').choices(['table', 'json']).default('table'),
     )
@@ -326,7 +326,7 @@ function addPast(program: Command): void {
   const incidents = addFlags(program.command('incidents'), 'audit', 'suppressions', 'input')
     .description('list the incidents of a history or of a recording')
     .argument('[file]', 'the recording, plain or gzip; - for stdin')
-    .addOption(flag('--history <folder>', 'the history that serve has recorded'))
+    .option('--history <folder>', 'the history that serve has recorded')
     .addOption(
       flag(
         '--since <duration>',
@@ -351,11 +351,9 @@ function addPast(program: Command): void {
   const diff = addFlags(program.command('diff'), 'audit', 'suppressions', 'input')
     .description('print what is different about a Service at two moments')
     .argument('<service>', 'service/NAME')
-    .addOption(flag('--history <folder>', 'the history that serve has recorded'))
-    .addOption(
-      flag('--from <time>', 'the first moment: Unix seconds, RFC 3339 or HH:MM', parseTime),
-    )
-    .addOption(flag('--to <time>', 'the second one (default: the end)', parseTime))
+    .option('--history <folder>', 'the history that serve has recorded')
+    .option('--from <time>', 'the first moment: Unix seconds, RFC 3339 or HH:MM', parseTime)
+    .option('--to <time>', 'the second one (default: the end)', parseTime)
     .option('-n, --namespace <name>', 'the namespace of the Service (default: any)')
     .option('-o, --output <format>', 'text or json', parseOutput, 'text')
     .action((word: string, options: DiffOptions, command: Command) => {
@@ -374,9 +372,7 @@ function addServers(program: Command): void {
     .description('audit a live cluster, or replay a recording, and serve the findings')
     .option('--demo', 'replay the recording that comes with the program')
     .addOption(listenFlag('address of the page and /metrics', 9465))
-    .addOption(
-      flag('--metrics-listen <address>', 'address of /metrics apart from the page', parseAddress),
-    )
+    .option('--metrics-listen <address>', 'address of /metrics apart from the page', parseAddress)
     .option('--web.config.file <file>', 'TLS and logins, as the exporters of Prometheus have them')
     .addOption(speedFlag(20, '20'))
     .option('--once', 'exit at the end of the recording')
