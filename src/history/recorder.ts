@@ -17,7 +17,7 @@ import {
   headerLength,
   type SegmentFrame,
 } from './frame.ts';
-import type { HistoryLimits } from './segments.ts';
+import type { HistoryLimits, SegmentState } from './segments.ts';
 import {
   expiredSegments,
   isPartial,
@@ -60,15 +60,10 @@ const spans = { write: 1, quiet: 10, retry: 30 };
 const most = { waiting: 32 * 1024 * 1024, notes: 4 * 1024 * 1024, frame: 512 * 1024 };
 
 /** A segment that is open, or a checkpoint that is being written. */
-interface OpenSegment {
+interface OpenSegment extends SegmentState {
   readonly file: AppendFile;
   readonly number: number;
-  readonly start: number;
-  bytes: number;
   frames: number;
-  /** The bytes of its checkpoint, and the seconds until it was complete. */
-  base: number;
-  baseSeconds: number;
 }
 
 /** Lines that are not written yet. */
@@ -196,9 +191,7 @@ async function work(state: State, isLast = false): Promise<void> {
 function isDue({ segment, options, retryAt }: State): boolean {
   const now = options.now();
   if (segment === null) return retryAt === null || now >= retryAt;
-  const { start, bytes, base, baseSeconds } = segment;
-  const checkpoint = { bytes: base, seconds: baseSeconds };
-  return isSegmentDue({ start, checkpoint, changes: bytes - base }, options.limits, now);
+  return isSegmentDue(segment, options.limits, now);
 }
 
 async function writeWaiting(state: State, isLast: boolean): Promise<void> {

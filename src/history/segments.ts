@@ -79,12 +79,13 @@ export const changesLimit = (checkpoint: number, segment: number): number =>
 /** Changes that come fast: their most bytes, and the part of the time that checkpoints may take. */
 const storm = { bytes: 256 * 1024 * 1024, share: 0.05 };
 
-/** An open segment, with the bytes and the seconds that its checkpoint has taken. */
+/** An open segment. */
 export interface SegmentState {
   readonly start: number;
-  readonly checkpoint: { readonly bytes: number; readonly seconds: number };
-  /** Bytes. */
-  readonly changes: number;
+  bytes: number;
+  /** The bytes of its checkpoint, and the seconds until it was complete. */
+  base: number;
+  baseSeconds: number;
 }
 
 /**
@@ -92,16 +93,16 @@ export interface SegmentState {
  * the checkpoint has taken decides, until the space for changes is full.
  */
 export function isSegmentDue(
-  { start, checkpoint, changes }: SegmentState,
+  { start, bytes, base, baseSeconds }: Readonly<SegmentState>,
   limits: HistoryLimits,
   now: number,
 ): boolean {
-  const { bytes, seconds } = segmentLimits(limits);
-  const age = now - start;
-  if (age >= seconds || changes >= Math.min(limits.size / parts, storm.bytes)) return true;
-  if (changes < changesLimit(checkpoint.bytes, bytes)) return false;
+  const most = segmentLimits(limits);
+  const [age, changes] = [now - start, bytes - base];
+  if (age >= most.seconds || changes >= Math.min(limits.size / parts, storm.bytes)) return true;
+  if (changes < changesLimit(base, most.bytes)) return false;
   // The clock may have been set back.
-  return age < 0 || age * storm.share >= checkpoint.seconds;
+  return age < 0 || age * storm.share >= baseSeconds;
 }
 
 /**

@@ -76,9 +76,13 @@ describe('a recorder', () => {
 
   test('begins a segment in a storm when its checkpoint took a twentieth of the time', () => {
     const limits = { size: 2 ** 31, age: 86_400 };
-    const checkpoint = { bytes: 6 * 2 ** 23, seconds: 5 };
+    const checkpoint = { base: 6 * 2 ** 23, baseSeconds: 5 };
     const isDueAt = (age: number, changes: number): boolean =>
-      isSegmentDue({ start: 1000, checkpoint, changes }, limits, 1000 + age);
+      isSegmentDue(
+        { start: 1000, ...checkpoint, bytes: checkpoint.base + changes },
+        limits,
+        1000 + age,
+      );
     expect(isDueAt(3599, 2 ** 23 - 1)).toBe(false);
     expect(isDueAt(3600, 0)).toBe(true);
     expect([isDueAt(99, 2 ** 23), isDueAt(100, 2 ** 23)]).toEqual([false, true]);
