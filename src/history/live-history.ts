@@ -7,16 +7,14 @@ import type { MonotonicClock } from '../auditor/event-loop.ts';
 import { errorText, openFolder, prepareFolder } from './files.ts';
 import { type AuditorHistory, createAuditorHistory } from './history.ts';
 import { type FolderLock, lockFolder } from './lock.ts';
+import { type HistoryOptions, reportTrouble } from './recorder.ts';
 import { continueFrom, type StopState } from './restart.ts';
-import { type HistoryLimits, listSegments } from './segments.ts';
+import { listSegments } from './segments.ts';
 
-export interface LiveHistoryOptions {
+export interface LiveHistoryOptions extends Pick<HistoryOptions, 'limits' | 'onTrouble'> {
   /** The folder; it is created if it does not exist. */
   readonly path: string;
-  readonly limits: HistoryLimits;
   readonly clock: MonotonicClock;
-  /** Called with why nothing is recorded, and with `null` when recording goes on. */
-  readonly onTrouble: (reason: string | null) => void;
   /** Reads what the folder proves of the time before the start; rejects if that is nothing. */
   readonly readStop?: (signal: AbortSignal) => Promise<StopState>;
   /** Called with what happens at the start, for people. */
@@ -60,12 +58,6 @@ const createState = (auditor: Auditor, options: LiveHistoryOptions) => ({
   ticking: Promise.resolve(),
 });
 
-function report(state: State, reason: string | null): void {
-  if (reason === state.trouble) return;
-  state.trouble = reason;
-  state.options.onTrouble(reason);
-}
-
 /** Opens the folder, or reports why that failed. */
 async function open(state: State): Promise<void> {
   const { auditor, options } = state;
@@ -84,14 +76,14 @@ async function open(state: State): Promise<void> {
       limits,
       now: () => clock.now(),
       pause: () => new Promise((resolve) => clock.soon(resolve)),
-      onTrouble: (reason) => report(state, reason),
+      onTrouble: (reason) => reportTrouble(state, reason),
     });
-    report(state, null);
+    reportTrouble(state, null);
   } catch (error) {
     state.lock?.release();
     state.lock = null;
     state.retryAt = clock.monotonic() + spans.retry;
-    report(state, errorText(error));
+    reportTrouble(state, errorText(error));
   }
 }
 

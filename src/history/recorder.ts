@@ -66,16 +66,10 @@ interface OpenSegment extends SegmentState {
   frames: number;
 }
 
-/** Lines that are not written yet. */
-interface Waiting {
-  texts: string[];
-  length: number;
-  lines: number;
-  /** The time of the last one. */
-  at: number;
-}
+/** Lines that are not written yet, their characters, and the time of the last one. */
+type Waiting = ReturnType<typeof nothing>;
 
-const nothing = (): Waiting => ({ texts: [], length: 0, lines: 0, at: 0 });
+const nothing = () => ({ texts: [] as string[], length: 0, at: 0 });
 
 type State = ReturnType<typeof createState>;
 
@@ -152,7 +146,6 @@ export function createHistoryRecorder(options: HistoryOptions) {
 function add(waiting: Waiting, line: string, at: number): void {
   waiting.texts.push(line);
   waiting.length += line.length;
-  waiting.lines++;
   waiting.at = at;
 }
 
@@ -160,14 +153,18 @@ function add(waiting: Waiting, line: string, at: number): void {
 function giveUp(state: State, reason: string): void {
   const { segment, waiting, since, counts, options } = state;
   counts.failures++;
-  counts.droppedLines += Math.max(waiting.lines, since?.lines ?? 0);
+  counts.droppedLines += Math.max(waiting.texts.length, since?.texts.length ?? 0);
   void segment?.file.close().catch(() => undefined);
   Object.assign(state, { segment: null, waiting: nothing(), since: null });
   state.retryAt = options.now() + spans.retry;
-  report(state, reason);
+  reportTrouble(state, reason);
 }
 
-function report(state: State, reason: string | null): void {
+/** Reports why nothing is recorded, once until the reason changes. */
+export function reportTrouble(
+  state: { trouble: string | null; readonly options: Pick<HistoryOptions, 'onTrouble'> },
+  reason: string | null,
+): void {
   if (state.trouble === reason) return;
   state.trouble = reason;
   state.options.onTrouble(reason);
@@ -198,31 +195,31 @@ async function writeWaiting(state: State, isLast: boolean): Promise<void> {
   const { segment, options } = state;
   if (segment === null) return;
   const now = options.now();
-  const isQuiet = state.waiting.lines === 0;
+  const isQuiet = state.waiting.texts.length === 0;
   // A line with only the time proves that nothing changed until then.
   if (isQuiet && (isLast || now - state.writtenAt >= spans.quiet)) {
     addClock(state.waiting, options);
   }
   const { waiting } = state;
-  if (waiting.lines === 0 && state.notes.lines === 0) return;
+  if (waiting.texts.length === 0 && state.notes.texts.length === 0) return;
   state.waiting = nothing();
-  if (waiting.lines > 0) await appendLines(state, segment, 'live', waiting);
+  if (waiting.texts.length > 0) await appendLines(state, segment, 'live', waiting);
   await appendNotes(state, segment);
   if (state.segment !== segment) return;
   await segment.file.sync();
-  if (waiting.lines > 0) state.writtenAt = waiting.at;
-  state.counts.lines += waiting.lines;
+  if (waiting.texts.length > 0) state.writtenAt = waiting.at;
+  state.counts.lines += waiting.texts.length;
 }
 
 /** Appends the notes that wait, after the lines that they are about. */
 async function appendNotes(state: State, segment: OpenSegment): Promise<void> {
   const { notes } = state;
-  if (notes.lines === 0 || state.segment !== segment) return;
+  if (notes.texts.length === 0 || state.segment !== segment) return;
   state.notes = nothing();
   try {
     await appendLines(state, segment, 'notes', notes);
   } catch (error) {
-    state.counts.droppedLines += notes.lines;
+    state.counts.droppedLines += notes.texts.length;
     throw error;
   }
 }
@@ -298,7 +295,7 @@ async function beginSegment(state: State): Promise<void> {
   }
   state.writtenAt = Math.max(state.writtenAt, next.start);
   state.retryAt = null;
-  report(state, null);
+  reportTrouble(state, null);
   await removeExpired(state);
 }
 
@@ -320,10 +317,10 @@ async function switchTo(state: State, next: OpenSegment): Promise<boolean> {
   const { notes } = state;
   state.notes = nothing();
   Object.assign(state, { segment: next, waiting: nothing(), since: null });
-  if (since.lines > 0) await appendLines(state, next, 'overlap', since);
+  if (since.texts.length > 0) await appendLines(state, next, 'overlap', since);
   // A live frame shows that the checkpoint before it is complete.
   await appendLines(state, next, 'live', complete);
-  if (notes.lines > 0) await appendLines(state, segment ?? next, 'notes', notes);
+  if (notes.texts.length > 0) await appendLines(state, segment ?? next, 'notes', notes);
   if (open !== null) await appendLines(state, next, 'notes', { texts: [open], at: complete.at });
   if (segment !== null) {
     await appendLines(state, segment, 'live', waiting);
@@ -331,7 +328,7 @@ async function switchTo(state: State, next: OpenSegment): Promise<boolean> {
     await segment.file.close();
   }
   await next.file.sync();
-  state.counts.lines += since.lines;
+  state.counts.lines += since.texts.length;
   return state.segment === next;
 }
 
