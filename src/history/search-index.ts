@@ -151,8 +151,7 @@ async function update(
     if (segment.number < from.segment) continue;
     const first = segment.number === from.segment ? from.frame : 0;
     const lose = (text: string): void => noteLoss(database, segment.number, text);
-    const notes = await notesFrom(files, segment, first, lose);
-    if (notes !== null) write(database, notes, segment.number, first);
+    write(database, await notesFrom(files, segment, first, lose), segment.number, first);
     removeOld(database, segments);
   }
   return lossesIn(database, segments);
@@ -179,22 +178,22 @@ interface Position {
 const positionOf = (database: DatabaseSync): Position =>
   database.prepare('SELECT segment, frame FROM position').get() as unknown as Position;
 
-/** `null` if there is nothing to read. */
+/** The notes of a segment; none if it cannot be read. */
 async function notesFrom(
   files: HistoryFiles,
   segment: Segment,
   first: number,
   lose: (text: string) => void,
-): Promise<readonly PlacedNote[] | null> {
+): Promise<readonly PlacedNote[]> {
   const notes: PlacedNote[] = [];
   try {
     for await (const note of readNotes(files, segment, first, lose)) notes.push(note);
+    return notes;
   } catch (error) {
     // The recorder may remove a segment while it is read.
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') lose(errorText(error));
-    return null;
+    return [];
   }
-  return notes;
 }
 
 /** The notes of a segment are one transaction, so that none is read twice or left out. */
