@@ -51,7 +51,8 @@ const known = { findings: 10_000, incidents: 2000 };
 export function searchedIn(index: Pick<SearchIndex, 'findings' | 'incidents'>): Searched {
   const findings = index
     .findings(-Infinity, Infinity)
-    .filter((it): it is Finding & IndexedFinding => isWhole(it));
+    // Of those without a note in the history, only the beginning is known.
+    .filter((it): it is Finding & IndexedFinding => 'differences' in it);
   const incidents = index.incidents(-Infinity, Infinity);
   const isOpen = ({ resolvedAt }: Pick<Finding, 'resolvedAt'>): boolean => resolvedAt === null;
   const resolved = {
@@ -80,12 +81,7 @@ function earliest({ findings, incidents }: Auditor['earlier']): Auditor['earlier
   };
 }
 
-/** Whether its note is in the history; else only its beginning is known. */
-const isWhole = (finding: object): boolean => 'differences' in finding;
-
 type Audit = Parameters<typeof saveService>[0];
-
-const versionOf = ({ uid, resourceVersion }: AnyObject): string => `${uid} ${resourceVersion}`;
 
 /** `null` if an object has no version, so that a change could not be seen. */
 function versionsOf(listers: Listers, { record }: Audit): string | null {
@@ -93,7 +89,7 @@ function versionsOf(listers: Listers, { record }: Audit): string | null {
   const single = [service, endpoints].flatMap((it) => it ?? []);
   const objects: AnyObject[] = [...single, ...slices, ...podsOf(listers, record)];
   if (objects.some(({ uid, resourceVersion }) => uid === '' || resourceVersion === '')) return null;
-  const lines = objects.map(versionOf).sort();
+  const lines = objects.map(({ uid, resourceVersion }) => `${uid} ${resourceVersion}`).sort();
   return createHash('sha256').update(lines.join('\n')).digest('base64');
 }
 
