@@ -166,15 +166,12 @@ async function hasWholeCheckpoint(
   return false;
 }
 
-interface UnpackedPart {
-  readonly part: SegmentPart;
-  /** The lines; `null` if they are not wanted. */
-  readonly unpacked: Promise<Uint8Array> | null;
-}
-
-/** Parts of a segment. While one is used, another thread decompresses the lines of the next. */
+/**
+ * Parts of a segment with their lines, `null` if they are not wanted. While one is used, another
+ * thread decompresses the lines of the next.
+ */
 function* unpackAhead(parts: Iterable<SegmentPart>, isWanted: (frame: SegmentFrame) => boolean) {
-  let next: UnpackedPart | null = null;
+  let next: { part: SegmentPart; unpacked: Promise<Uint8Array> | null } | null = null;
   for (const part of parts) {
     const unpacked = 'frame' in part && isWanted(part.frame) ? linesOf(part.frame) : null;
     // An error is for the reader of the part, which may not read it.
