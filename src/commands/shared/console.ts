@@ -120,9 +120,6 @@ export async function* withProgress<T>(
   }
 }
 
-/** A pipe or a file gets whole lines, as from kubectl. */
-const renderOptions = () => ({ colour, width: screenWidth() ?? Infinity });
-
 /** Prints a finding that opened or was resolved as one line of at most `width` on stdout. */
 export function printFinding(finding: Finding, width = Infinity): void {
   const options = { colour, width: screenWidth() ?? width };
@@ -138,7 +135,9 @@ export function screenWidth(): number | null {
 
 /** Prints to stdout. */
 export function printReport(report: AuditReport, format: ReportFormat, gate?: GateOptions): void {
-  const text = renderReport(report, format, renderOptions(), gate);
+  // A pipe or a file gets whole lines, as from kubectl.
+  const options = { colour, width: screenWidth() ?? Infinity };
+  const text = renderReport(report, format, options, gate);
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 
