@@ -64,7 +64,10 @@ async function readRecorded(
   onProblem: OnProblem,
 ) {
   const { auditor, entries, until } = await openAuditAt(path, options, onProblem);
-  const names = [request.pod, request.service].map((key) => key?.split('/')[1]);
+  const { pod, service, node } = request;
+  const names = [pod, service].map((key) => key?.split('/')[1]);
+  // Rules of nodes cost more time than everything else, and only Services need them.
+  const needsRules = pod === null && (service !== null || node !== null);
   const state: { target?: ExplainTarget; history?: TargetHistory } = {};
   const observe = (event: WatchEvent | null): void => {
     const services = auditor.serviceAuditor();
@@ -96,13 +99,8 @@ async function readRecorded(
   };
   async function* watched(): AsyncGenerator<RecordingEntry> {
     for await (const entry of entries) {
-      // Rules of nodes cost more time than everything else, and only Services need them.
       const isOfNodes = entry.kind === 'node-rules' || entry.kind === 'node-config';
-      if (
-        isOfNodes &&
-        ((request.service === null && request.node === null) || request.pod !== null)
-      )
-        continue;
+      if (isOfNodes && !needsRules) continue;
       const hasBegun = auditor.serviceAuditor() !== null;
       passTimers(entry);
       yield entry;
