@@ -92,26 +92,20 @@ export function numberedReasons(
   onNodes: readonly Finding[],
 ): Reason[] {
   const problems = [
-    ...groupItems(items).map((group) => ({ of: group[0], found: groupReason(owner, group) })),
-    ...onNodes.map((finding) => ({ of: finding, found: nodeFindingReason(finding, true) })),
+    ...groupItems(items).map((group) => ({ worst: group[0], found: groupReason(owner, group) })),
+    ...onNodes.map((finding) => ({ worst: finding, found: nodeFindingReason(finding, true) })),
   ].sort(
     (a, b) =>
-      Number(a.of.openedAt === null) - Number(b.of.openedAt === null) ||
-      bySeverity(a.of, b.of) ||
+      Number(a.worst.openedAt === null) - Number(b.worst.openedAt === null) ||
+      bySeverity(a.worst, b.worst) ||
       (a.found.since ?? 0) - (b.found.since ?? 0),
   );
   return firstReasons(
     [...problems.entries()],
     10,
-    ([
-      index,
-      {
-        of: { severity },
-        found,
-      },
-    ]): Reason => {
-      const mark = severity === 'info' ? 'note' : 'no';
-      return { ...found, mark, text: `${index + 1}. ${severity}: ${found.text}` };
+    ([index, { worst, found }]): Reason => {
+      const mark = worst.severity === 'info' ? 'note' : 'no';
+      return { ...found, mark, text: `${index + 1}. ${worst.severity}: ${found.text}` };
     },
     (rest) => counted(rest, 'more finding'),
   );
