@@ -1,18 +1,21 @@
 // What is kept of one node between two readings of its rules, and what one reading shows.
 
-import { isFields } from '../../model/collections.ts';
+import {
+  hasForms,
+  isFields,
+  isListOf,
+  isNumber,
+  isOneOf,
+  isText,
+  orNull,
+} from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
-import {
-  catalogue,
-  type DifferenceDetail,
-  type Finding,
-  severities,
-  type Severity,
-} from '../finding/catalogue.ts';
+import type { DifferenceDetail, Finding, Severity } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
+import { isCode, isSeverity } from '../finding/saved-finding.ts';
 import {
   type NodeUnknownReason,
   type UnknownReason,
@@ -228,37 +231,33 @@ export function saveNode(state: NodeState): SavedNode {
   };
 }
 
+const isVerdict = hasForms({ verdict: isOneOf(verdictWords) });
+
+const isSavedFinding = hasForms({
+  id: isText,
+  namespace: isText,
+  service: isText,
+  since: isNumber,
+  openedAt: isNumber,
+  severity: isSeverity,
+  difference: hasForms({ code: isCode }),
+  details: isListOf(isFields),
+});
+
+const isSavedNode = hasForms({
+  unknownReason: orNull(isText),
+  unknownSince: isNumber,
+  readSince: orNull(isNumber),
+  config: orNull(isFields),
+  usual: orNull(isVerdict),
+  verdicts: isListOf(isVerdict),
+  findings: isListOf(isSavedFinding),
+  moreFindings: (count) => count === undefined || isNumber(count),
+});
+
 /** Reads what saveNode wrote; null if it has another form. */
-export function readSavedNode(value: unknown): SavedNode | null {
-  if (!isFields(value)) return null;
-  const { unknownReason, unknownSince, readSince, config, usual, verdicts, findings } = value;
-  const { moreFindings = 0 } = value;
-  const isRight =
-    (unknownReason === null || typeof unknownReason === 'string') &&
-    typeof unknownSince === 'number' &&
-    (readSince === null || typeof readSince === 'number') &&
-    (config === null || isFields(config)) &&
-    (usual === null || isVerdict(usual)) &&
-    Array.isArray(verdicts) &&
-    verdicts.every(isVerdict) &&
-    Array.isArray(findings) &&
-    findings.every(isSavedFinding) &&
-    typeof moreFindings === 'number';
-  return isRight ? (value as unknown as SavedNode) : null;
-}
-
-const isVerdict = (value: unknown): boolean =>
-  isFields(value) && verdictWords.some((word) => word === value.verdict);
-
-const isSavedFinding = (it: unknown): boolean =>
-  isFields(it) &&
-  [it.id, it.namespace, it.service].every((text) => typeof text === 'string') &&
-  [it.since, it.openedAt].every(Number.isFinite) &&
-  severities.some((severity) => severity === it.severity) &&
-  isFields(it.difference) &&
-  Object.hasOwn(catalogue, String(it.difference.code)) &&
-  Array.isArray(it.details) &&
-  it.details.every(isFields);
+export const readSavedNode = (value: unknown): SavedNode | null =>
+  isSavedNode(value) ? (value as SavedNode) : null;
 
 /** The verdicts of these ports by what was saved. */
 export function savedVerdicts(
