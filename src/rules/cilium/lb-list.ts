@@ -22,7 +22,7 @@
 import { parseCIDR, parseIP } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
 import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
-import { checkProtocol, frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
+import { checkProtocol, frontendKey, readMapAddress, serviceFlags } from './map-entries.ts';
 
 type Lists = Readonly<Record<string, readonly string[]>>;
 
@@ -117,23 +117,11 @@ function formOf(lists: Lists): Form {
   return serviceValue.test(value) ? 'frontends' : 'backends';
 }
 
-/** `10.0.0.1:80/TCP` or `[fd00::1]:80/UDP`; a backend of another cluster has `10.0.0.1@2`. */
+/** A backend of another cluster has `10.0.0.1@2` as its address. */
 function addressIn(text: string): MapAddress & { readonly cluster: number } {
-  const form =
-    /^(?:\[(?<six>[^\]@]+)(?:@\d+)?\]|(?<four>[^:@]+)(?:@\d+)?):(?<port>\d+)\/(?<protocol>\w+)$/;
-  const { six, four, port, protocol = '' } = form.exec(text)?.groups ?? {};
-  const ip = parseIP(six ?? four ?? '');
-  const name = protocol.toLowerCase();
-  if (ip === null || !Object.hasOwn(protocolNumbers, name)) {
-    throw new DumpError('expected an address', 1, text);
-  }
-  return {
-    family: ip.family === 'IPv4' ? 'ip' : 'ip6',
-    address: ip.text,
-    port: Number(port),
-    protocol: name as MapAddress['protocol'],
-    cluster: Number(/@(\d+)/.exec(text)?.[1] ?? 0),
-  };
+  const place = readMapAddress(text.replace(/@\d+(?=\]?:\d+\/)/, ''));
+  if (place === null) throw new DumpError('expected an address', 1, text);
+  return { ...place, cluster: Number(/@(\d+)/.exec(text)?.[1] ?? 0) };
 }
 
 type BackendEntry = Extract<MapEntry, { kind: 'backend' }>;

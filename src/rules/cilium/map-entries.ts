@@ -5,7 +5,7 @@
 // Left out: connection tracking, health, sockets (reverse_sk), the clients that affinity remembers,
 // and cilium_skip_lb, which holds pods of local redirect policies.
 
-import { type CIDR, joinHostPort } from '../../model/ip.ts';
+import { type CIDR, joinHostPort, parseIP } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
 
 /** The number of an IP protocol; 0 in the entries that match every port of an address. */
@@ -18,6 +18,21 @@ export interface MapAddress {
   readonly address: string;
   readonly port: number;
   readonly protocol: keyof typeof protocolNumbers;
+}
+
+/** Reads `10.0.0.1:80/TCP` or `[fd00::1]:80/UDP`; null: it is no address. */
+export function readMapAddress(text: string): MapAddress | null {
+  const form = /^(?:\[(?<six>[^\]]+)\]|(?<four>[^:]+)):(?<port>\d+)\/(?<protocol>\w+)$/;
+  const { six, four, port, protocol = '' } = form.exec(text)?.groups ?? {};
+  const ip = parseIP(six ?? four ?? '');
+  const name = protocol.toLowerCase();
+  if (ip === null || !Object.hasOwn(protocolNumbers, name)) return null;
+  return {
+    family: ip.family === 'IPv4' ? 'ip' : 'ip6',
+    address: ip.text,
+    port: Number(port),
+    protocol: name as MapAddress['protocol'],
+  };
 }
 
 /** `10.96.0.1:80/tcp`, with `/i` in the internal scope, as Cilium prints it. */

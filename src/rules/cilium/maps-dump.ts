@@ -6,10 +6,10 @@
 // pkg/loadbalancer/loadbalancer.go, cilium@v1.20.2. This output has no clusters of backends, and no
 // family of Maglev tables, whose ids differ in the two families.
 
-import { parseCIDR, parseIP } from '../../model/ip.ts';
+import { parseCIDR } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
 import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
-import { checkProtocol, frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
+import { checkProtocol, frontendKey, readMapAddress, serviceFlags } from './map-entries.ts';
 
 /** @throws DumpError where a line is none of this output, or the last one is cut off. */
 export function readMapsDump(text: string): MapsDump {
@@ -66,19 +66,11 @@ function numberIn(text: string, name: string): number {
   throw new UnknownEntry(`the number ${name}`);
 }
 
-/** `10.0.0.1:80/TCP` or `[fd00::1]:80/UDP/i` */
+/** The internal scope has `/i` behind the protocol. */
 function addressIn(text: string): MapAddress {
-  const form = /^(?:\[(?<six>[^\]]+)\]|(?<four>[^:]+)):(?<port>\d+)\/(?<protocol>\w+)(?:\/i)?$/;
-  const { six, four, port, protocol = '' } = form.exec(text)?.groups ?? {};
-  const ip = parseIP(six ?? four ?? '');
-  const name = protocol.toLowerCase();
-  if (ip === null || !Object.hasOwn(protocolNumbers, name)) throw new UnknownEntry('the address');
-  return {
-    family: ip.family === 'IPv4' ? 'ip' : 'ip6',
-    address: ip.text,
-    port: Number(port),
-    protocol: name as MapAddress['protocol'],
-  };
+  const address = readMapAddress(text.replace(/\/i$/, ''));
+  if (address === null) throw new UnknownEntry('the address');
+  return address;
 }
 
 const algorithms: Readonly<Record<string, number>> = { undef: 0, random: 1, maglev: 2 };
