@@ -16,7 +16,6 @@ import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
 import { checkProtocol, frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
 
 type Family = MapAddress['family'];
-type Bytes = Uint8Array;
 type Fields = Readonly<Record<string, unknown>>;
 
 /** The maps of a dump, with the bytes of keys and values. */
@@ -27,7 +26,7 @@ interface Maps {
 }
 
 /** The entry of a map, from the offsets of its key and its value; null: it is part of another. */
-type ReadEntry = (bytes: Bytes, key: number, value: number) => MapEntry | null;
+type ReadEntry = (bytes: DataView, key: number, value: number) => MapEntry | null;
 
 interface MapLayout {
   /** Bytes of key and value; those of an address come on top. */
@@ -101,7 +100,7 @@ function readMaps(maps: Maps, isWhole: boolean): MapsDump {
     throw new DumpError('expected the maps cilium_lb4_ or cilium_lb6_', 1, '');
   if (isWhole || maps.names.includes(matchMap)) {
     readEntries(maps, matchMap, [8, 1], entries, (bytes, key) => {
-      const [backend, id] = [little(bytes, key, 4), big(bytes, key + 4, 2)];
+      const [backend, id] = [bytes.getUint32(key, true), bytes.getUint16(key + 4)];
       return { kind: 'affinity match', backend, id };
     });
   }
@@ -169,10 +168,10 @@ function readEntries(
   read: ReadEntry,
 ): void {
   const table = maps.tableOf(name);
-  const { bytes } = table;
+  const bytes = viewOf(table);
   const isExpected = table.keySize === keySize && table.valueSize === valueSize;
-  checkSize(name, isExpected || bytes.length === 0);
-  for (let at = 0; at < bytes.length; at += keySize + valueSize) {
+  checkSize(name, isExpected || bytes.byteLength === 0);
+  for (let at = 0; at < bytes.byteLength; at += keySize + valueSize) {
     const entry = read(bytes, at, at + keySize);
     if (entry !== null) entries.push(entry);
   }
@@ -230,25 +229,15 @@ const printedBytes: ReadonlyMap<unknown, number> = new Map(
   Array.from({ length: 256 }, (_, byte) => [`0x${byte.toString(16).padStart(2, '0')}`, byte]),
 );
 
-function big(bytes: Bytes, at: number, length: number): number {
-  let sum = 0;
-  for (let index = at; index < at + length; index++) sum = sum * 256 + (bytes[index] ?? 0);
-  return sum;
-}
+const viewOf = ({ bytes }: MapTable): DataView =>
+  new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 
-function little(bytes: Bytes, at: number, length: number): number {
-  let sum = 0;
-  for (let index = at + length - 1; index >= at; index--) sum = sum * 256 + (bytes[index] ?? 0);
-  return sum;
-}
+const addressAt = (bytes: DataView, at: number, family: Family): number | bigint =>
+  family === 'ip'
+    ? bytes.getUint32(at)
+    : (bytes.getBigUint64(at) << 64n) + bytes.getBigUint64(at + 8);
 
-function addressAt(bytes: Bytes, at: number, family: Family): number | bigint {
-  if (family === 'ip') return big(bytes, at, 4);
-  const wide = (from: number): bigint => BigInt(big(bytes, from, 4));
-  return [0, 4, 8, 12].reduce((sum, offset) => (sum << 32n) + wide(at + offset), 0n);
-}
-
-const addressTextAt = (bytes: Bytes, at: number, family: Family): string =>
+const addressTextAt = (bytes: DataView, at: number, family: Family): string =>
   formatAddress(addressAt(bytes, at, family));
 
 const widthOf = (family: Family): number => (family === 'ip' ? 4 : 16);
@@ -271,16 +260,16 @@ function serviceReader(family: Family): ReadEntry {
   /** The slots of each frontend, by the bytes of its key. There are too many for objects. */
   const known = new Map<string, number[]>();
   const words = new Array<number>(width / 2 + 2).fill(0);
-  const addressOf = (bytes: Bytes, key: number): MapAddress => ({
+  const addressOf = (bytes: DataView, key: number): MapAddress => ({
     family,
     address: addressTextAt(bytes, key, family),
-    port: big(bytes, key + width, 2),
-    protocol: protocolOf(bytes[key + width + 4] ?? -1),
+    port: bytes.getUint16(key + width),
+    protocol: protocolOf(bytes.getUint8(key + width + 4)),
   });
   return (bytes, key, value) => {
-    const scope = bytes[key + width + 5] ?? 0;
-    const slot = little(bytes, key + width + 2, 2);
-    const word = little(bytes, value, 4);
+    const scope = bytes.getUint8(key + width + 5);
+    const slot = bytes.getUint16(key + width + 2, true);
+    const word = bytes.getUint32(value, true);
     if (slot === 0) {
       const place = addressOf(bytes, key);
       checkProtocol(place);
@@ -289,15 +278,15 @@ function serviceReader(family: Family): ReadEntry {
         ...place,
         scope,
         word,
-        count: little(bytes, value + 4, 2),
-        id: big(bytes, value + 6, 2),
-        flags: little(bytes, value + 8, 2),
-        quarantined: little(bytes, value + 10, 2),
+        count: bytes.getUint16(value + 4, true),
+        id: bytes.getUint16(value + 6),
+        flags: bytes.getUint16(value + 8, true),
+        quarantined: bytes.getUint16(value + 10, true),
       };
     }
     // Without the slot, which lies between the port and the protocol.
     for (let at = 0; at < words.length; at++) {
-      words[at] = big(bytes, key + 2 * at + (2 * at > width ? 2 : 0), 2);
+      words[at] = bytes.getUint16(key + 2 * at + (2 * at > width ? 2 : 0));
     }
     const own = String.fromCharCode(...words);
     const others = known.get(own);
@@ -316,18 +305,18 @@ function backendReader(family: Family): ReadEntry {
   return (bytes, key, value) => ({
     kind: 'backend',
     family,
-    id: little(bytes, key, 4),
+    id: bytes.getUint32(key, true),
     address: addressTextAt(bytes, value, family),
-    port: big(bytes, value + width, 2),
-    protocol: protocolOf(bytes[value + width + 2] ?? -1),
-    cluster: little(bytes, value + width + 4, 2),
+    port: bytes.getUint16(value + width),
+    protocol: protocolOf(bytes.getUint8(value + width + 2)),
+    cluster: bytes.getUint16(value + width + 4, true),
   });
 }
 
 function reverseNatReader(family: Family): ReadEntry {
   const width = widthOf(family);
   return (bytes, key, value) => {
-    const [id, port] = [big(bytes, key, 2), big(bytes, value + width, 2)];
+    const [id, port] = [bytes.getUint16(key), bytes.getUint16(value + width)];
     return { kind: 'reverse nat', family, id, address: addressTextAt(bytes, value, family), port };
   };
 }
@@ -335,13 +324,13 @@ function reverseNatReader(family: Family): ReadEntry {
 /** The length of a prefix includes the 32 bits of the id and its padding. */
 function sourceRangeReader(family: Family): ReadEntry {
   return (bytes, key, value) => {
-    const range = networkOf(addressAt(bytes, key + 8, family), little(bytes, key, 4) - 32);
+    const range = networkOf(addressAt(bytes, key + 8, family), bytes.getUint32(key, true) - 32);
     if (range === null) {
-      const text = bytes.subarray(key, value).join(' ');
+      const text = new Uint8Array(bytes.buffer, bytes.byteOffset + key, value - key).join(' ');
       throw new DumpError('expected the prefix of a source range', 1, text);
     }
     const cidr: CIDR = { family: family === 'ip' ? 'IPv4' : 'IPv6', ...range };
-    return { kind: 'source range', id: big(bytes, key + 4, 2), range: cidr };
+    return { kind: 'source range', id: bytes.getUint16(key + 4), range: cidr };
   };
 }
 
@@ -354,20 +343,22 @@ function readMaglev(
   entries: MapEntry[],
 ): void {
   readEntries(maps, name, [2, 4], entries, (bytes, key, value) => {
-    const id = big(bytes, key, 2);
-    const inner = `cilium_maglev_inner:${little(bytes, value, 4)}`;
+    const id = bytes.getUint16(key);
+    const inner = `cilium_maglev_inner:${bytes.getUint32(value, true)}`;
     return { kind: 'maglev', family, id, places: isWhole ? placesIn(maps, inner) : null };
   });
 }
 
 function placesIn(maps: Maps, name: string): ReadonlyMap<number, number> {
-  const { keySize, valueSize, bytes } = maps.tableOf(name);
+  const table = maps.tableOf(name);
+  const { keySize, valueSize } = table;
   checkSize(name, valueSize % 4 === 0);
+  const bytes = viewOf(table);
   const places = new Map<number, number>();
-  for (let at = 0; at < bytes.length; at += valueSize) {
+  for (let at = 0; at < bytes.byteLength; at += valueSize) {
     at += keySize;
     for (let place = at; place < at + valueSize; place += 4) {
-      addCount(places, little(bytes, place, 4), 1);
+      addCount(places, bytes.getUint32(place, true), 1);
     }
   }
   return places;
