@@ -20,7 +20,7 @@ import type { ExpectedOutcome, Packet, Protocol, ProxyConfig } from '../model/pr
 import { runToEnd } from '../model/run-to-end.ts';
 import { isLoopback, type ProxyNode, proxyNode } from './proxy-node.ts';
 import { type ProxiedPort, proxiedPorts, type ProxyRules, proxyRules } from './service-port.ts';
-import type { ProxyEndpoint, UsableEndpoints } from './topology.ts';
+import { distinct, type ProxyEndpoint, type UsableEndpoints } from './topology.ts';
 
 export type FrontendKind =
   'cluster IP' | 'external IP' | 'load balancer IP' | 'node port' | 'health check node port';
@@ -162,12 +162,10 @@ function expectation(context: Context, packet: Packet): PacketExpectation {
     }
   }
   // Nearly always there is one outcome, which needs no text of all its endpoints.
-  if (outcomes.length < 2) return { outcomes, frontend };
-  const distinct = new Map(outcomes.map((outcome) => [outcomeKey(outcome), outcome]));
-  return { outcomes: [...distinct.values()], frontend };
+  return { outcomes: distinct(outcomes, outcomeKey), frontend };
 }
 
-function outcomeKey(outcome: ExpectedOutcome): string {
+export function outcomeKey(outcome: ExpectedOutcome): string {
   if (outcome.kind !== 'endpoints') return outcome.kind;
   return `${String(outcome.affinitySeconds)} ${JSON.stringify([...outcome.endpoints].sort())}`;
 }

@@ -29,7 +29,22 @@ export type UsableEndpoints = Readonly<ReturnType<typeof categorize>>;
 type FamilyPort = Pick<ServicePort, 'name' | 'protocol'> & { readonly family: IPFamily };
 
 /** The limit of possible sets. */
-const possibleSets = 64;
+const mostSets = 64;
+
+/** All sets with one entry of each list; null if there are too many. */
+export function possibleSets<T>(lists: readonly (readonly T[])[]): T[][] | null {
+  let sets: T[][] = [[]];
+  for (const list of lists) {
+    if (sets.length * list.length > mostSets) return null;
+    if (list.length === 1) for (const set of sets) set.push(...list);
+    else sets = sets.flatMap((set) => list.map((entry) => [...set, entry]));
+  }
+  return sets;
+}
+
+/** Of items with the same text the last one. */
+export const distinct = <T>(all: readonly T[], textOf: (item: T) => string): readonly T[] =>
+  all.length < 2 ? all : [...new Map(all.map((item) => [textOf(item), item])).values()];
 
 /** The possible sets of endpoints of a Service port, without duplicates; null if too many. */
 export function endpointSets(
@@ -44,14 +59,7 @@ export function endpointSets(
       getOrInsert(listed, text, () => []).push(entries);
     }
   }
-  let sets: ProxyEndpoint[][] = [[]];
-  for (const lists of listed.values()) {
-    const kept = keptOf(lists, rules);
-    if (sets.length * kept.length > possibleSets) return null;
-    if (kept.length === 1) for (const set of sets) set.push(...kept);
-    else sets = sets.flatMap((set) => kept.map((entry) => [...set, entry]));
-  }
-  return sets;
+  return possibleSets(Array.from(listed.values(), (lists) => keptOf(lists, rules)));
 }
 
 function endpointsIn(slice: EndpointSlice, { name, protocol }: FamilyPort, rules: EndpointRules) {
@@ -88,15 +96,15 @@ function proxyEndpoint(endpoint: Endpoint, port: number, { node, nodeHints }: En
 }
 
 /** The entries of one address that kube-proxy may keep; `lists` has one list for each slice. */
-function keptOf(lists: readonly ProxyEndpoint[][], rules: EndpointRules): ProxyEndpoint[] {
-  const only = lists.length === 1 && lists[0]?.length === 1 ? lists[0] : null;
-  if (only !== null) return only;
+function keptOf(lists: readonly ProxyEndpoint[][], rules: EndpointRules) {
+  const [only] = lists;
+  if (lists.length === 1 && only?.length === 1) return only;
   const isPreferred = (entry: ProxyEndpoint): boolean =>
     rules.prefers === 'running' ? !entry.terminating : entry.local;
   // kube-proxy keeps the last preferred entry, or else the first entry.
   const preferred = lists.flatMap((list) => list.findLast(isPreferred) ?? []);
   const kept = preferred.length > 0 ? preferred : lists.flatMap((list) => list.slice(0, 1));
-  return [...new Map(kept.map((entry) => [JSON.stringify(entry), entry])).values()];
+  return distinct(kept, JSON.stringify);
 }
 
 /** CategorizeEndpoints; `uses` is ServicePort.UsesClusterEndpoints and UsesLocalEndpoints. */

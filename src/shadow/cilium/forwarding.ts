@@ -27,9 +27,10 @@ import { connect, connectsAlike } from '../../rules/cilium/connection.ts';
 import type { BalancedFrontend, LoadBalancer } from '../../rules/cilium/load-balancer.ts';
 import { isUnspecified, noBackends, nowhere } from '../../rules/cilium/load-balancer.ts';
 import { frontendKey } from '../../rules/cilium/map-entries.ts';
-import type { Forwarding, Frontend } from '../forwarding.ts';
+import { type Forwarding, type Frontend, outcomeKey } from '../forwarding.ts';
 import { isLoopback, proxyNode } from '../proxy-node.ts';
 import type { ProxiedPort } from '../service-port.ts';
+import { distinct } from '../topology.ts';
 import type { CiliumBackend, CiliumPlace } from './service-backends.ts';
 import {
   backendSets,
@@ -334,8 +335,7 @@ function outcomesOf(
     }
     if (owner.isContested && owners.length === 1) outcomes.push(...absent);
   }
-  if (outcomes.length < 2) return outcomes;
-  return [...new Map(outcomes.map((it) => [textOf(it), it])).values()];
+  return distinct(outcomes, outcomeKey);
 }
 
 /** A frontend of its own has precedence over a node port at the same address. */
@@ -442,9 +442,4 @@ function outcomeOf(connection: Connection): ExpectedOutcome | null {
   const affinitySeconds = frontend.kept.size > 0 ? frontend.affinitySeconds : null;
   const endpoints = new Map(used.map(([text]) => [text, masqueraded]));
   return { kind: 'endpoints', endpoints, affinitySeconds };
-}
-
-function textOf(outcome: ExpectedOutcome): string {
-  if (outcome.kind !== 'endpoints') return outcome.kind;
-  return JSON.stringify([outcome.affinitySeconds, [...outcome.endpoints].sort()]);
 }

@@ -15,6 +15,7 @@ import { getOrInsert } from '../../model/collections.ts';
 import { joinHostPort, parseIP } from '../../model/ip.ts';
 import type { Endpoint, EndpointSlice, Node, Service } from '../../model/objects.ts';
 import type { Protocol } from '../../model/proxy-config.ts';
+import { distinct, possibleSets } from '../topology.ts';
 import { ciliumAnnotation, type CiliumFrontend } from './service-frontends.ts';
 
 export interface CiliumBackend {
@@ -41,9 +42,6 @@ const ingressDummy = '192.192.192.192:9999';
 
 const noZones: readonly string[] = [];
 
-/** The limit of possible sets. */
-const possibleSets = 64;
-
 /** The possible sets of backends of a Service; null: too many. */
 export function backendSets(
   slices: readonly EndpointSlice[],
@@ -54,15 +52,7 @@ export function backendSets(
   for (const backend of [first, ...others].flat()) {
     getOrInsert(listed, `${backend.text} ${backend.protocol}`, () => []).push(backend);
   }
-  let sets: CiliumBackend[][] = [[]];
-  for (const all of listed.values()) {
-    const distinct =
-      all.length === 1 ? all : [...new Map(all.map((it) => [JSON.stringify(it), it])).values()];
-    if (sets.length * distinct.length > possibleSets) return null;
-    if (distinct.length === 1) for (const set of sets) set.push(...distinct);
-    else sets = sets.flatMap((set) => distinct.map((it) => [...set, it]));
-  }
-  return sets;
+  return possibleSets(Array.from(listed.values(), (all) => distinct(all, JSON.stringify)));
 }
 
 /** The last endpoint of a slice with an address counts. */
