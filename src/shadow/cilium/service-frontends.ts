@@ -79,7 +79,9 @@ export function ciliumFrontends(
     ...(exposes('ClusterIP')
       ? at(service, 'cluster IP', clusterIPs.length > 0 ? clusterIPs : [clusterIP], [0])
       : []),
-    ...(isOpen && exposes('NodePort') ? nodePorts(service, scopes) : []),
+    ...(isOpen && exposes('NodePort')
+      ? at(service, 'node port', anyAddresses(service), scopes)
+      : []),
     ...(service.type === 'LoadBalancer' && exposes('LoadBalancer')
       ? at(service, 'load balancer IP', service.loadBalancerIPs, scopes)
       : []),
@@ -89,35 +91,30 @@ export function ciliumFrontends(
 
 function at(
   { ports }: Service,
-  kind: 'cluster IP' | 'load balancer IP' | 'external IP',
+  kind: CiliumFrontend['kind'],
   addresses: readonly string[],
   scopes: readonly number[],
 ): CiliumFrontend[] {
   return addresses.flatMap((text) => {
     const ip = parseIP(text);
     if (ip === null) return [];
-    return ports.flatMap(({ name: portName, port, protocol: word }) => {
+    return ports.flatMap(({ name: portName, port: ownPort, nodePort, protocol: word }) => {
       const protocol = protocols[word];
-      if (protocol === undefined) return [];
+      const isNodePort = kind === 'node port';
+      if (protocol === undefined || (isNodePort && nodePort === 0)) return [];
+      const port = isNodePort ? nodePort : ownPort;
       return { kind, address: ip.text, family: ip.family, port, protocol, scopes, portName };
     });
   });
 }
 
-function nodePorts(service: Service, scopes: readonly number[]): CiliumFrontend[] {
-  return familiesOf(service).flatMap((family) =>
-    service.ports.flatMap(({ name: portName, nodePort: port, protocol: word }) => {
-      const protocol = protocols[word];
-      if (protocol === undefined || port === 0) return [];
-      const address = family === 'IPv4' ? '0.0.0.0' : '::';
-      return { kind: 'node port' as const, address, family, port, protocol, scopes, portName };
-    }),
-  );
-}
-
-function familiesOf({ ipFamilies, clusterIP, clusterIPs }: Service): ('IPv4' | 'IPv6')[] {
-  const known = (['IPv4', 'IPv6'] as const).filter((family) => ipFamilies.includes(family));
-  if (ipFamilies.length > 0) return known;
+/** The unspecified address of each family of the Service. */
+function anyAddresses({ ipFamilies, clusterIP, clusterIPs }: Service): string[] {
+  const unspecified = { IPv4: '0.0.0.0', IPv6: '::' } as const;
   const texts = clusterIPs.length > 0 ? clusterIPs : [clusterIP];
-  return [...new Set(texts.flatMap((text) => parseIP(text)?.family ?? []))];
+  const families =
+    ipFamilies.length > 0
+      ? (['IPv4', 'IPv6'] as const).filter((family) => ipFamilies.includes(family))
+      : texts.flatMap((text) => parseIP(text)?.family ?? []);
+  return [...new Set(families.map((family) => unspecified[family]))];
 }
