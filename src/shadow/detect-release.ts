@@ -51,7 +51,8 @@ export function chooseRelease(
 /** Infers the release. `kubelet`: the newest minor version; null if no Node has one. */
 export function detectRelease(listers: Listers, kubelet: number | null): DetectedRelease {
   const possible = releases.filter(({ minor }) => kubelet === null || minor >= kubelet);
-  const labelled = areLabelled(listers);
+  const counts = countLabelled(listers);
+  const labelled = counts.written === 0 ? null : counts.labelled > 0;
   // A kubelet is at most three minor versions older than its API server.
   if (labelled !== true && (kubelet ?? Infinity) + 3 < oldestRelease.minor) return oldestKnown;
   const kubelets = kubelet === null ? [] : [`kubelets 1.${kubelet}`];
@@ -70,12 +71,6 @@ export function detectRelease(listers: Listers, kubelet: number | null): Detecte
 /** `1.33-1.36`, or `1.33` alone. */
 const rangeOf = (allowed: readonly Release[]): string =>
   [...new Set([allowed.at(0), allowed.at(-1)])].flatMap((it) => (it ? nameOf(it) : [])).join('-');
-
-/** Whether any Endpoints of a Service with a selector has the label; null if there are none. */
-function areLabelled(listers: Listers): boolean | null {
-  const { written, labelled } = countLabelled(listers);
-  return written === 0 ? null : labelled > 0;
-}
 
 /** The Endpoints of Services with a selector, and how many of them have the label. */
 function countLabelled({ services, endpoints }: Listers) {

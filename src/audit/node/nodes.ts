@@ -78,23 +78,19 @@ type Options = NodesOptions & {
   readonly ports: { revision: number; readonly lists: Map<string, readonly NodeVerdict[]> };
 };
 
-type GivenDump = RulesDump | 'unreadable' | null;
-
-const optionsOf = (given: NodesOptions): Options => ({
-  ...given,
-  auditByClass: createClassAudit(given.proxied),
-  states: new Map(),
-  ports: { revision: -1, lists: new Map() },
-});
-
 export type Nodes = ReturnType<typeof createNodes>;
 
 export function createNodes(given: NodesOptions) {
-  const options = optionsOf(given);
-  const { states } = options;
+  const states = new Map<string, NodeState>();
+  const options: Options = {
+    ...given,
+    auditByClass: createClassAudit(given.proxied),
+    states,
+    ports: { revision: -1, lists: new Map() },
+  };
   const stateOf = (name: string): NodeState => getOrInsert(states, name, () => newNodeState(name));
   return {
-    ...impactsAndResults(options),
+    ...resultsOf(options),
     /** Sets the known configuration of kube-proxy; the rules or the defaults show the rest. */
     configure(name: string, config: Partial<ProxyConfig>): void {
       const state = stateOf(name);
@@ -105,8 +101,23 @@ export function createNodes(given: NodesOptions) {
     /** The node is not audited before a dump of this source has come. */
     expectDump: (name: string, source: string) => void stateOf(name).sources.add(source),
     /** Takes a dump; null: as the last one. Audits the node when all sources have one. */
-    applyDump: (name: string, source: string, dump: GivenDump, at: number) =>
-      applyDump(options, stateOf(name), source, dump, at),
+    applyDump(
+      name: string,
+      source: string,
+      dump: RulesDump | 'unreadable' | null,
+      at: number,
+    ): void {
+      const state = stateOf(name);
+      if (dump !== null) {
+        state.dumps.set(source, dump);
+        state.observation = null;
+        state.divergences.clear();
+      }
+      const readAt = completeReading(state, source, at);
+      if (readAt === null) return;
+      const isSame = state.observation !== null;
+      runToEnd(readInSteps(options, state, readAt, { isLast: true, isSame, isAnswered: isSame }));
+    },
     /** Returns packets that the agent must walk first. With `isLast`, they stay unknown. */
     *applyReport(name: string, report: NodeReport, at: number, isLast: boolean) {
       const { rules, etag, version, config, lasting } = report;
@@ -135,52 +146,10 @@ export function createNodes(given: NodesOptions) {
       states.delete(name);
       options.onReading?.(readingOf(state, at, null));
     },
-    summary: (now: number) => summaryOf(options, now),
-    /** The nodes whose agent does not report, with the reason, and since when. */
-    withoutAgent: () => withoutAgent(states.values()),
-    /** Since when the rules of the node have been read; null if they are unknown. */
-    readSince: (name: string): number | null => states.get(name)?.readSince ?? null,
-    tracePort: (node: string, service: Key, name: string) =>
-      tracePort(options, states.get(node), service, name),
-    /** What is not known of the node, at the last reading; its message is '' if all is known. */
-    obstacle: (name: string) => obstacleOf(states.get(name)),
   };
 }
 
-function applyDump(
-  options: Options,
-  state: NodeState,
-  source: string,
-  dump: GivenDump,
-  at: number,
-): void {
-  if (dump !== null) {
-    state.dumps.set(source, dump);
-    state.observation = null;
-    state.divergences.clear();
-  }
-  const readAt = completeReading(state, source, at);
-  if (readAt === null) return;
-  const isSame = state.observation !== null;
-  runToEnd(readInSteps(options, state, readAt, { isLast: true, isSame, isAnswered: isSame }));
-}
-
-function restore(
-  { settle, states }: Options,
-  state: NodeState,
-  saved: SavedNode | null,
-  at: number,
-) {
-  restoreFindings(settle, state, saved?.findings ?? [], at);
-  if (saved === null) {
-    states.delete(state.name);
-    return;
-  }
-  const { unknownReason, unknownSince, readSince } = saved;
-  Object.assign(state, { saved, unknownReason, unknownSince, readSince });
-}
-
-const impactsAndResults = (options: Options) => ({
+const resultsOf = (options: Options) => ({
   /** What the last reading of a node does to connections; null if its rules are unknown. */
   impactOf: (name: string) => impactOf(options.states.get(name)),
   /** The mean of a Service over all Nodes; one without known rules counts as right. */
@@ -192,16 +161,30 @@ const impactsAndResults = (options: Options) => ({
   },
   /** Takes the results of a node from a history; null: it was removed. */
   restore(name: string, saved: SavedNode | null, at: number): void {
-    const state = getOrInsert(options.states, name, () => newNodeState(name));
-    restore(options, state, saved, at);
+    const { states, settle } = options;
+    const state = getOrInsert(states, name, () => newNodeState(name));
+    restoreFindings(settle, state, saved?.findings ?? [], at);
+    if (saved === null) {
+      states.delete(name);
+      return;
+    }
+    const { unknownReason, unknownSince, readSince } = saved;
+    Object.assign(state, { saved, unknownReason, unknownSince, readSince });
   },
+  summary: (now: number) => summaryOf(options, now),
+  /** The nodes whose agent does not report, with the reason, and since when. */
+  withoutAgent: () =>
+    [...options.states.values()].flatMap(({ name, unknownReason: reason, unknownSince: since }) =>
+      reason?.startsWith('agent-') === true ? [{ name, reason, since }] : [],
+    ),
+  /** Since when the rules of the node have been read; null if they are unknown. */
+  readSince: (name: string): number | null => options.states.get(name)?.readSince ?? null,
+  tracePort: (node: string, service: Key, name: string) =>
+    tracePort(options, options.states.get(node), service, name),
+  /** What is not known of the node, at the last reading; its message is '' if all is known. */
+  obstacle: (name: string) => obstacleOf(options.states.get(name)),
   names: (): Iterable<string> => options.states.keys(),
 });
-
-const withoutAgent = (states: Iterable<NodeState>) =>
-  [...states].flatMap(({ name, unknownReason: reason, unknownSince: since }) =>
-    reason?.startsWith('agent-') === true ? [{ name, reason, since }] : [],
-  );
 
 const allFamilies = new Set(['IPv4', 'IPv6']);
 
