@@ -3,6 +3,7 @@
 // to the oldest of their versions. A stream that is not permitted is left out: what its namespace
 // contains is unknown.
 
+import { addCounts } from '../../model/collections.ts';
 import type { Resource } from '../../model/objects.ts';
 import { compareVersions, newest } from '../../model/resource-version.ts';
 import type { LiveEntry, WatchState } from '../decode/entry.ts';
@@ -10,18 +11,13 @@ import type { DeliverBatch } from './batch-queue.ts';
 import type { WatchStatus } from './listwatch.ts';
 import { newCounters } from './watch-result.ts';
 
-interface Stream {
-  readonly namespace: string;
-  state: WatchState;
-  isListed: boolean;
-  /** All up to it has been delivered; empty before the first list. */
-  version: string;
-}
+type Stream = ReturnType<typeof newStream>;
 
-const newStream = (namespace: string): Stream => ({
+const newStream = (namespace: string) => ({
   namespace,
-  state: 'listing',
+  state: 'listing' as WatchState,
   isListed: false,
+  /** All up to it has been delivered; empty before the first list. */
   version: '',
 });
 
@@ -99,7 +95,7 @@ function enterState(
     merged.push({ kind: 'access', at, resource, namespace, permitted: state !== 'off' });
   }
   merged.push(...showLists(merge, at));
-  const worst = worstState(merge);
+  const worst = worstState(activeOf(merge));
   if (worst !== merge.state) merged.push({ kind: 'watch', at, resource, state: worst });
   merge.state = worst;
   return merged;
@@ -107,8 +103,8 @@ function enterState(
 
 const worstFirst: readonly WatchState[] = ['listing', 'relisting', 'stale', 'synced'];
 
-function worstState(merge: Merge): WatchState {
-  const states = activeOf(merge).map(({ state }) => state);
+function worstState(streams: readonly Pick<Stream, 'state'>[]): WatchState {
+  const states = streams.map(({ state }) => state);
   return worstFirst.find((state) => states.includes(state)) ?? 'off';
 }
 
@@ -141,30 +137,14 @@ const oldestVersion = (streams: readonly Stream[]): string =>
 /** The state of a resource whose streams have these states, and the sums of their counters. */
 export const mergedStatus = (streams: readonly WatchStatus[]): WatchStatus => ({
   get state() {
-    const states = streams.map(({ state }) => state);
-    return worstFirst.find((state) => states.includes(state)) ?? 'off';
+    return worstState(streams);
   },
   get since() {
     return Math.max(...streams.map(({ since }) => since));
   },
   get counters() {
     const sums = newCounters();
-    for (const { counters } of streams) addCounters(sums, counters);
+    for (const { counters } of streams) addCounts(sums, counters, 1);
     return sums;
   },
 });
-
-type Counters = ReturnType<typeof newCounters>;
-
-function addCounters(sums: Counters, { relists, reconnects, ...counts }: Counters): void {
-  addCounts<keyof typeof counts>(sums, counts);
-  addCounts(sums.relists, relists);
-  addCounts(sums.reconnects, reconnects);
-}
-
-function addCounts<K extends string>(
-  sums: Record<K, number>,
-  counts: Readonly<Record<K, number>>,
-): void {
-  for (const name of Object.keys(counts) as K[]) sums[name] += counts[name];
-}
