@@ -16,7 +16,7 @@ export type AnyOutput = ObjectOf[OutputResource];
 export type AnyEndpoint = Endpoint | EndpointAddress;
 
 /** Part of a list: known endpoints, as many new ones, or a known one with other conditions. */
-type Part = readonly [start: number, count: number] | number | TurnedPart;
+type Part = [start: number, count: number] | number | TurnedPart;
 
 interface TurnedPart {
   readonly of: number;
@@ -33,29 +33,42 @@ const mostChanged = 32;
  * in the store. `null` if it should be written whole.
  */
 export function compareLists(list: readonly AnyEndpoint[], known: readonly AnyEndpoint[]) {
-  const parts: (Part | [number, number])[] = [];
-  const added: AnyEndpoint[] = [];
   let changed = 0;
-  /** Shared endpoints are in the order of the version before. */
+  const compared = splitList(list, (item, next) => {
+    if (changed > mostChanged) return null;
+    // Shared endpoints are in the order of the version before.
+    const start = known.indexOf(item, next);
+    if (start >= 0) return start;
+    if (++changed > mostChanged) return null;
+    const of = known.findIndex((it) => isTurned(it, item));
+    return of < 0 ? null : { of, ...conditionsOf(item) };
+  });
+  return changed > mostChanged ? null : compared;
+}
+
+/**
+ * The parts of a list, and what is new in it. `find` returns the number of a known endpoint, the
+ * part of one with other conditions, or `null` for a new one. `next` follows the last known one.
+ */
+export function splitList(
+  list: readonly AnyEndpoint[],
+  find: (item: AnyEndpoint, next: number) => number | TurnedPart | null,
+) {
+  const parts: Part[] = [];
+  const added: AnyEndpoint[] = [];
   let next = 0;
   for (const item of list) {
     const last = parts.at(-1);
-    const start = known.indexOf(item, next);
-    if (start >= 0) {
-      if (start === next && Array.isArray(last)) last[1]++;
-      else parts.push([start, 1]);
-      next = start + 1;
-      continue;
-    }
-    if (++changed > mostChanged) return null;
-    const of = known.findIndex((it) => isTurned(it, item));
-    if (of >= 0) {
-      parts.push({ of, ...conditionsOf(item) });
-      continue;
-    }
-    added.push(item);
-    if (typeof last === 'number') parts[parts.length - 1] = last + 1;
-    else parts.push(1);
+    const found = find(item, next);
+    if (found === null) {
+      added.push(item);
+      if (typeof last === 'number') parts[parts.length - 1] = last + 1;
+      else parts.push(1);
+    } else if (typeof found === 'number') {
+      if (found === next && Array.isArray(last)) last[1]++;
+      else parts.push([found, 1]);
+      next = found + 1;
+    } else parts.push(found);
   }
   return { parts, added };
 }
@@ -92,50 +105,68 @@ export const countKnown = (lists: readonly unknown[]): number =>
  */
 export function applyParts<T extends AnyOutput>(object: T, base: AnyOutput, parts: unknown): T {
   const known = listsOf(base).flat();
-  const lists = listsOf(object);
-  if (!Array.isArray(parts) || parts.length !== lists.length) throw wrongParts(parts);
-  if (!(countKnown(parts) <= known.length)) throw wrongParts(parts);
-  const whole = withLists(
-    object,
-    lists.map((added, index) => joinParts(parts[index], added, known)),
-  );
-  if (!isReadyFirst(whole)) throw wrongParts(parts);
-  return whole;
+  if (!Array.isArray(parts) || !(countKnown(parts) <= known.length)) throw wrongParts(parts);
+  const wrong = (value: unknown = parts): WrongType => wrongParts(value);
+  return joinLists(object, parts, wrong, (part) => {
+    if (isFields(part)) {
+      return [turned(typeof part.of === 'number' ? known[part.of] : undefined, part)];
+    }
+    const [start, count] = Array.isArray(part) ? (part as unknown[]) : [];
+    return rangeOf(known, start, count);
+  });
 }
-
-/** Whether the ready addresses of each subset come first. */
-export const isReadyFirst = (object: AnyOutput): boolean =>
-  !('subsets' in object) ||
-  object.subsets.every(({ addresses, readyCount }) =>
-    addresses.slice(0, readyCount).every(({ ready }) => ready),
-  );
 
 const wrongParts = (parts: unknown): WrongType =>
   new WrongType('parts', 'parts of the version before', parts);
 
-function joinParts(
+/**
+ * The whole object, of one with only new endpoints. `knownOf` returns the endpoints of a part of
+ * one of its lists, and `null` if they are missing. Throws what `wrong` makes of the parts of a
+ * list; it gets none if those of all lists together are wrong.
+ */
+export function joinLists<T extends AnyOutput>(
+  object: T,
   parts: unknown,
+  wrong: (parts?: unknown) => WrongType,
+  knownOf: (part: unknown, list: number) => readonly AnyEndpoint[] | null,
+): T {
+  const lists = listsOf(object);
+  if (!Array.isArray(parts) || parts.length !== lists.length) throw wrong();
+  const joined = lists.map((added, index) => {
+    const own: unknown = parts[index];
+    const list = Array.isArray(own) ? joinList(own, added, (part) => knownOf(part, index)) : null;
+    if (list === null) throw wrong(own);
+    return list;
+  });
+  const whole = withLists(object, joined);
+  if (!isReadyFirst(whole)) throw wrong();
+  return whole;
+}
+
+/** `null` if an endpoint is missing, or a new one is left over. */
+function joinList(
+  parts: readonly unknown[],
   added: readonly AnyEndpoint[],
-  known: readonly AnyEndpoint[],
-): readonly AnyEndpoint[] {
-  if (!Array.isArray(parts)) throw wrongParts(parts);
+  knownOf: (part: unknown) => readonly AnyEndpoint[] | null,
+): readonly AnyEndpoint[] | null {
   const joined: AnyEndpoint[] = [];
   let next = 0;
-  for (const part of parts as unknown[]) {
-    if (isFields(part)) {
-      joined.push(turned(typeof part.of === 'number' ? known[part.of] : undefined, part));
-      continue;
-    }
-    const isKnown = Array.isArray(part);
-    const [start, count] = isKnown ? (part as unknown[]) : [next, part];
-    const items = rangeOf(isKnown ? known : added, start, count);
-    if (items === null) throw wrongParts(parts);
+  for (const part of parts) {
+    const isNew = typeof part === 'number';
+    const items = isNew ? rangeOf(added, next, part) : knownOf(part);
+    if (items === null) return null;
     for (const item of items) joined.push(item);
-    if (!isKnown) next += items.length;
+    if (isNew) next += items.length;
   }
-  if (next !== added.length) throw wrongParts(parts);
-  return joined;
+  return next === added.length ? joined : null;
 }
+
+/** Whether the ready addresses of each subset come first. */
+const isReadyFirst = (object: AnyOutput): boolean =>
+  !('subsets' in object) ||
+  object.subsets.every(({ addresses, readyCount }) =>
+    addresses.slice(0, readyCount).every(({ ready }) => ready),
+  );
 
 /** The endpoint with the conditions of the part. */
 function turned(endpoint: AnyEndpoint | undefined, part: Fields): AnyEndpoint {

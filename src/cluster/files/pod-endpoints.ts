@@ -24,20 +24,12 @@ import { isFields, WrongType } from '../decode/json-fields.ts';
 import {
   type AnyEndpoint,
   type AnyOutput,
-  isReadyFirst,
+  joinLists,
   listsOf,
   rangeOf,
+  splitList,
   withLists,
 } from './parts.ts';
-
-/** Endpoints of pods, or as many endpoints of the object. */
-type Part = [back: number, count: number] | number;
-
-/** In a line: the number of pods before it, and the parts of each list of the output. */
-interface PodParts {
-  readonly of: number;
-  readonly parts: readonly (readonly Part[])[];
-}
 
 /**
  * The most references for each pod so far: without a limit, short lines that refer to all pods
@@ -71,14 +63,14 @@ export function createPodReferences() {
   const lines = newLines();
   /** By the names of the pods. */
   const places = new Map<string, number>();
-  /** The number of the pod whose endpoint this is; -1 without one. */
-  const placeOf = (output: AnyOutput, endpoint: AnyEndpoint): number => {
+  /** The number of the pod whose endpoint this is; `null` without one. */
+  const placeOf = (output: AnyOutput, endpoint: AnyEndpoint): number | null => {
     const place = places.get(endpoint.target?.name ?? '') ?? -1;
     const pod = lines.pods[place];
-    if (pod === undefined || lines.references >= mostReferences * lines.pods.length) return -1;
+    if (pod === undefined || lines.references >= mostReferences * lines.pods.length) return null;
     const ports = 'ports' in endpoint ? endpoint.ports : [];
     const expected = endpointOf(lines, output, pod, ports);
-    if (expected === null || !isEqual(endpoint, expected)) return -1;
+    if (expected === null || !isEqual(endpoint, expected)) return null;
     lines.references++;
     return place;
   };
@@ -88,12 +80,21 @@ export function createPodReferences() {
       if (addLine(lines, resource, object)) places.clear();
       if (resource === 'pods') places.set(object.name, lines.pods.length - 1);
     },
-    /** The output with only the endpoints that refer to no pod, and the references. */
-    split(output: AnyOutput): { readonly rest: AnyOutput; readonly pods: PodParts } {
+    /**
+     * The output with only the endpoints that refer to no pod, and for its line the number of pods
+     * before it and the parts of each list.
+     */
+    split(output: AnyOutput) {
       const of = lines.pods.length;
-      const lists = listsOf(output).map((list) => splitList(list, (it) => placeOf(output, it), of));
-      const added = lists.map((it) => it.added);
-      return { rest: withLists(output, added), pods: { of, parts: lists.map((it) => it.parts) } };
+      const lists = listsOf(output).map((list) => splitList(list, (it) => placeOf(output, it)));
+      const rest = withLists(
+        output,
+        lists.map(({ added }) => added),
+      );
+      const parts = lists.map((list) =>
+        list.parts.map((part) => (Array.isArray(part) ? [of - part[0], part[1]] : part)),
+      );
+      return { rest, pods: { of, parts } };
     },
   };
 }
@@ -112,72 +113,21 @@ export function createReferredPods() {
      */
     join(rest: AnyOutput, references: unknown): AnyOutput {
       const { of, parts } = isFields(references) ? references : {};
-      const lists = listsOf(rest);
-      if (of !== lines.pods.length) throw wrongParts(references);
-      if (!Array.isArray(parts) || parts.length !== lists.length) throw wrongParts(references);
-      const joined = lists.map((added, index) =>
-        joinList(parts[index] as unknown, added, (back, count) => {
-          const start = typeof back === 'number' ? lines.pods.length - back : null;
-          const pods = rangeOf(lines.pods, start, count);
-          lines.references += pods?.length ?? 0;
-          if (lines.references > mostReferences * lines.pods.length) return null;
-          const ports = 'subsets' in rest ? (rest.subsets[index]?.ports ?? []) : [];
-          return pods?.map((pod) => endpointOf(lines, rest, pod, ports)) ?? null;
-        }),
-      );
-      const whole = withLists(rest, joined);
-      if (!isReadyFirst(whole)) throw wrongParts(references);
-      return whole;
+      const wrong = (value: unknown = references): WrongType =>
+        new WrongType('pods', 'references to the pods before', value);
+      if (of !== lines.pods.length) throw wrong();
+      return joinLists(rest, parts, wrong, (part, index) => {
+        const [back, count, ...others] = Array.isArray(part) ? (part as unknown[]) : [];
+        const start = typeof back === 'number' ? lines.pods.length - back : null;
+        const pods = others.length > 0 ? null : rangeOf(lines.pods, start, count);
+        lines.references += pods?.length ?? 0;
+        if (pods === null || lines.references > mostReferences * lines.pods.length) return null;
+        const ports = 'subsets' in rest ? (rest.subsets[index]?.ports ?? []) : [];
+        const endpoints = pods.map((pod) => endpointOf(lines, rest, pod, ports));
+        return endpoints.every((it) => it !== null) ? endpoints : null;
+      });
     },
   };
-}
-
-const wrongParts = (references: unknown): WrongType =>
-  new WrongType('pods', 'references to the pods before', references);
-
-function splitList(
-  list: readonly AnyEndpoint[],
-  placeOf: (endpoint: AnyEndpoint) => number,
-  length: number,
-) {
-  const parts: Part[] = [];
-  const added: AnyEndpoint[] = [];
-  let next = -1;
-  for (const item of list) {
-    const place = placeOf(item);
-    const last = parts.at(-1);
-    if (place < 0) {
-      added.push(item);
-      if (typeof last === 'number') parts[parts.length - 1] = last + 1;
-      else parts.push(1);
-    } else if (place === next && Array.isArray(last)) last[1]++;
-    else parts.push([length - place, 1]);
-    next = place + 1;
-  }
-  return { parts, added };
-}
-
-/** `endpointsOf` has the endpoints of a range of pods; `null` for one that there is not. */
-function joinList(
-  parts: unknown,
-  added: readonly AnyEndpoint[],
-  endpointsOf: (back: unknown, count: unknown) => readonly (AnyEndpoint | null)[] | null,
-): AnyEndpoint[] {
-  if (!Array.isArray(parts)) throw wrongParts(parts);
-  const joined: AnyEndpoint[] = [];
-  let next = 0;
-  for (const part of parts as unknown[]) {
-    const [back, count, ...others] = Array.isArray(part) ? (part as unknown[]) : [];
-    const items = Array.isArray(part) ? endpointsOf(back, count) : rangeOf(added, next, part);
-    if (items === null || others.length > 0) throw wrongParts(parts);
-    for (const item of items) {
-      if (item === null) throw wrongParts(parts);
-      joined.push(item);
-    }
-    if (!Array.isArray(part)) next += items.length;
-  }
-  if (next !== added.length) throw wrongParts(parts);
-  return joined;
 }
 
 /**
