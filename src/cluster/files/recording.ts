@@ -83,35 +83,22 @@ export type RecordingEntry =
   | { readonly kind: 'clock'; readonly at: number }
   /** Zones that Nodes had before the checkpoint. */
   | { readonly kind: 'zones'; readonly at: number; readonly zones: readonly string[] }
-  | ServiceStateEntry
-  | AuditStateEntry
+  /** What the audit knew of a Service at the checkpoint. */
+  | SavedState<'service-state', 'service'>
+  /** Something else that it knew then; `part` says about what, such as `incident`. */
+  | SavedState<'audit-state', 'part'>
   | NodeStateEntry
   | RecordingEnd;
 
-/** What the audit knew of a Service at the checkpoint; the auditor reads `saved` itself. */
-interface ServiceStateEntry {
-  readonly kind: 'service-state';
-  readonly at: number;
-  readonly service: string;
-  readonly saved: unknown;
-}
+/** What the rules of a node showed; `saved` is `null` if it was removed. */
+export type NodeStateEntry = SavedState<'node-state', 'node'>;
 
-/** Something else that the audit knew at the checkpoint; the auditor reads `saved` itself. */
-export interface AuditStateEntry {
-  readonly kind: 'audit-state';
+/** The auditor reads `saved` itself. */
+type SavedState<Kind extends string, Name extends string> = Readonly<Record<Name, string>> & {
+  readonly kind: Kind;
   readonly at: number;
-  /** What it is about, such as `incident`. */
-  readonly part: string;
   readonly saved: unknown;
-}
-
-/** What the rules of a node showed; the auditor reads `saved` itself. `null`: it was removed. */
-export interface NodeStateEntry {
-  readonly kind: 'node-state';
-  readonly at: number;
-  readonly node: string;
-  readonly saved: unknown;
-}
+};
 
 /** The last entry, also of a recording without a line for it. */
 export interface RecordingEnd extends Readonly<Pick<Reading, 'at' | 'complete' | 'skipped'>> {
