@@ -32,6 +32,7 @@ import {
 } from './transport/failure.ts';
 import { bodyText, type Environment, exchange } from './transport/request.ts';
 import type { CachedObjects } from './version-filter.ts';
+import { parse } from './watch-codec.ts';
 import { denialText, failed, type RelistReason, type WatchResult } from './watch-result.ts';
 
 export interface ReflectorsOptions extends Pick<
@@ -142,7 +143,6 @@ function createStreams(
       succeeded: (request) => shared.connection.succeeded(request, stream),
       failed: (request, failure) => shared.connection.failed(request, failure, stream),
     };
-    const own = namespace === null ? held : heldIn(held, namespace);
     return createReflector({
       ...options,
       ...shared,
@@ -150,7 +150,7 @@ function createStreams(
       namespace,
       deliver,
       connection,
-      held: own,
+      held: namespace === null ? held : heldIn(held, namespace),
     });
   };
   if (namespaces === null || resource === 'nodes') return [create(null, options.deliver)];
@@ -206,14 +206,6 @@ function messageOf(content: string): string {
   const status = parse(content);
   if (isFields(status)) return typeof status.message === 'string' ? status.message : '';
   return content.includes('<') ? '' : content.slice(0, 200);
-}
-
-function parse(content: string): unknown {
-  try {
-    return JSON.parse(content);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Seconds, as upstream has them; after `denials` refusals in a row a reflector waits longer. */

@@ -174,7 +174,8 @@ function parseObject(text: string, { raw }: DecodeContext): unknown {
   return parse(text.slice(0, at + managedFields.length - 1) + text.slice(end)) ?? parse(text);
 }
 
-function parse(text: string): unknown {
+/** The value of a JSON text; undefined if it is none. */
+export function parse(text: string): unknown {
   try {
     return parseJson(text);
   } catch {
