@@ -36,8 +36,6 @@ const usual = { most: 1000, allowed: 60 };
  */
 const limits = { refused: 10, outage: 600, total: 4, running: 16, ofClient: 4 };
 
-type Ask = Pick<Environment, 'ask' | 'now' | 'monotonic' | 'sleep' | 'random' | 'pings'>;
-
 const unavailable = (why: string): Refused => ({ kind: 'unavailable', why });
 
 /**
@@ -45,7 +43,7 @@ const unavailable = (why: string): Refused => ({ kind: 'unavailable', why });
  * new reason for which the API server does not review.
  */
 export function createReviewer(
-  environment: Ask,
+  environment: Environment,
   onProblem: (text: string) => void,
   memory = usual,
 ) {
@@ -87,7 +85,7 @@ export function createReviewer(
  * accepted before is always reviewed again.
  */
 function rememberReviews<T>(
-  { monotonic }: Ask,
+  environment: Environment,
   { most, allowed }: typeof usual,
   ask: (token: string, about: string) => Promise<Reviewed<T>>,
 ) {
@@ -119,7 +117,7 @@ function rememberReviews<T>(
     const key = createHash('sha256').update(`${about}\n${token}`).digest('base64');
     const before = accepted.get(key) ?? refused.get(key);
     const isAllowed = before?.answer.kind === 'allowed';
-    const began = monotonic();
+    const began = environment.monotonic();
     const age = before === undefined ? Infinity : began - before.began;
     if (before !== undefined && age < (isAllowed ? allowed : limits.refused)) return before.answer;
     if (!isAllowed && !running.has(key)) {
@@ -135,7 +133,7 @@ function rememberReviews<T>(
 
 /** `audience`: `null` for the API server itself. */
 async function reviewToken(
-  environment: Ask,
+  environment: Environment,
   token: string,
   audience: string | null,
 ): Promise<Reviewed<{ readonly owner: TokenOwner }>> {
@@ -161,7 +159,7 @@ async function reviewToken(
 }
 
 async function reviewAccess(
-  environment: Ask,
+  environment: Environment,
   { username: user, ...owner }: TokenOwner,
   path: string,
 ): Promise<Reviewed<object>> {
@@ -174,7 +172,7 @@ async function reviewAccess(
 
 /** The status of a review. Rejects if the API server does not answer it. */
 async function create(
-  environment: Ask,
+  environment: Environment,
   apiVersion: string,
   kind: string,
   spec: object,
