@@ -71,8 +71,8 @@ export function deltaOf<R extends DeltaResource>(
 }
 
 /** Undefined, which JSON leaves out, for a value that is as before. */
-const changed = <T>(before: T, after: T): T | undefined =>
-  isDeepStrictEqual(before, after) ? undefined : after;
+export const changed = <T>(before: T, after: T): T | undefined =>
+  before === after || isDeepStrictEqual(before, after) ? undefined : after;
 
 function podDelta(pod: Pod, base: Pod): json.Fields {
   const { name, namespace, resourceVersion } = pod;

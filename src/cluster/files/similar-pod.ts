@@ -9,12 +9,10 @@
 // that it does not have is as in that pod. The address, the Node and the reference have the names
 // that they have in Endpoints.
 
-import { isDeepStrictEqual } from 'node:util';
-
 import type { Pod } from '../../model/objects.ts';
 import { internLabels } from '../decode/intern.ts';
 import * as json from '../decode/json-fields.ts';
-import { isSameBut, timeIn } from './delta.ts';
+import { changed, isSameBut, timeIn } from './delta.ts';
 
 /** What a line may change; a pod with any other difference is written whole. */
 const written: ReadonlySet<string> = new Set([
@@ -22,15 +20,11 @@ const written: ReadonlySet<string> = new Set([
   ...['labels', 'hostname', 'ready', 'turnedAt', 'created'],
 ]);
 
-/** Undefined, which JSON leaves out, for a value that is as in the base. */
-const other = <T>(value: T, base: T): T | undefined => (value === base ? undefined : value);
-
 /** The line of a pod that resembles the base. `null` if the pod should be written whole. */
 export function similarPod(pod: Pod, base: Pod): json.Fields | null {
   if (pod.deleting || base.deleting || base.resourceVersion === '') return null;
   if (!isSameBut(written, pod, base)) return null;
   const [ip, ...otherIPs] = pod.ips;
-  const hasLabels = pod.labels === base.labels || isDeepStrictEqual(pod.labels, base.labels);
   return {
     base: base.resourceVersion,
     ip,
@@ -38,12 +32,12 @@ export function similarPod(pod: Pod, base: Pod): json.Fields | null {
     targetRef: pod.ref,
     resourceVersion: pod.resourceVersion,
     otherIPs: otherIPs.length === 0 ? undefined : otherIPs,
-    labels: hasLabels ? undefined : pod.labels,
-    hostname: other(pod.hostname, base.hostname),
-    ready: other(pod.ready, base.ready),
-    turnedAt: other(pod.turnedAt, base.turnedAt),
-    ipsSince: other(pod.ipsSince, base.ipsSince),
-    created: other(pod.created, base.created),
+    labels: changed(base.labels, pod.labels),
+    hostname: changed(base.hostname, pod.hostname),
+    ready: changed(base.ready, pod.ready),
+    turnedAt: changed(base.turnedAt, pod.turnedAt),
+    ipsSince: changed(base.ipsSince, pod.ipsSince),
+    created: changed(base.created, pod.created),
   };
 }
 
