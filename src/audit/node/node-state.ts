@@ -244,7 +244,7 @@ const isSavedFinding = hasForms({
   details: isListOf(isFields),
 });
 
-const isSavedNode = hasForms({
+const isSavedNode: (value: unknown) => boolean = hasForms({
   unknownReason: orNull(isText),
   unknownSince: isNumber,
   readSince: orNull(isNumber),
