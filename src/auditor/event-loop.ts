@@ -198,7 +198,7 @@ function tick(state: State): void {
   setTimer(state, wait);
 }
 
-/** A timer that is set and calls back earlier is kept: events come more often than it is due. */
+/** Keeps a timer that calls back early enough: most events come before it does. */
 function setTimer(state: State, wait: number): void {
   const { clock } = state.options;
   const timerAt = clock.monotonic() + wait;

@@ -149,6 +149,57 @@ describe('time', () => {
     live.stop();
   });
 
+  test('a timer is kept until it calls back, and then set again', async () => {
+    const clock = { seconds: 100, timers: new Map<() => void, number>() };
+    const { live } = run({
+      options: {
+        clock: {
+          now: () => clock.seconds,
+          monotonic: () => clock.seconds,
+          after(seconds, call) {
+            clock.timers.set(call, clock.seconds + seconds);
+            return () => clock.timers.delete(call);
+          },
+          soon: (call) => void setImmediate(call),
+        },
+      },
+    });
+    await live.deliver([]);
+    const [[call] = [() => undefined]] = clock.timers;
+    clock.seconds = 100.5;
+    await live.deliver([]);
+    expect([...clock.timers]).toEqual([[call, 101]]);
+    clock.seconds = 101;
+    clock.timers.delete(call);
+    call();
+    expect([...clock.timers.values()]).toEqual([102]);
+    live.stop();
+    expect(clock.timers.size).toBe(0);
+  });
+
+  test('an earlier time replaces the timer', async () => {
+    const clock = { seconds: 101, timers: [] as number[] };
+    const { live } = run({
+      settle: 0.5,
+      options: {
+        clock: {
+          now: () => clock.seconds,
+          monotonic: () => clock.seconds,
+          after(seconds) {
+            clock.timers.push(clock.seconds + seconds);
+            return () => undefined;
+          },
+          soon: (call) => void setImmediate(call),
+        },
+      },
+    });
+    await live.deliver([]);
+    await live.deliver(lively());
+    const [first = 0, second = Infinity] = clock.timers;
+    expect(second).toBeLessThan(first);
+    live.stop();
+  });
+
   test('the clock is Unix time and follows the monotonic clock', () => {
     const clock = createClock();
     const now = (): number => clock.now();

@@ -450,6 +450,13 @@ function isDue(request: ReadRequest | undefined, since: number, now: number): bo
   return now - at >= (isUseless ? 1 : 30);
 }
 
+function* podsOf(keys: Iterable<api.Key>, { pods }: api.Listers): Generator<api.Pod, void> {
+  for (const key of keys) {
+    const pod = pods.get(key);
+    if (pod !== undefined) yield pod;
+  }
+}
+
 /** The cached objects that a read of a Service, or of the Nodes, should have; all of them. */
 function cachedOf(
   { listers, audited }: ConfirmCache,
@@ -459,13 +466,12 @@ function cachedOf(
   const record = audited.get(key)?.record;
   if (record === undefined && proxied !== null) return proxiedOf(proxied, listers, key);
   const { service, endpoints, slices, members, name } = record ?? {};
-  const pods = [...(members?.keys() ?? [])].flatMap((pod) => listers.pods.get(pod) ?? []);
   const labelled = slices?.filter(({ labels }) => labels[label.serviceName] === name);
   return {
     nodes: [listers.nodes.values(), listers.nodes],
     services: [service ? [service] : [], listers.services],
     endpoints: [endpoints ? [endpoints] : [], listers.endpoints],
-    pods: [pods, listers.pods],
+    pods: [podsOf(members?.keys() ?? [], listers), listers.pods],
     endpointslices: [labelled ?? [], listers.slices],
   };
 }

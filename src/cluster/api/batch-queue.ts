@@ -70,9 +70,10 @@ export function createBatchQueue(
     flush,
     /** Whether 8 ms have passed since others had the event loop. */
     isDue: () => environment.monotonic() - began > 0.008,
-    /** Delivers the batch unless more has arrived. While the reader waits, others have the loop. */
+    /** Delivers the batch unless more has arrived. Then others have had the event loop. */
     async endChunk(hasMore?: boolean): Promise<void> {
-      if (hasMore !== true) await flush();
+      if (hasMore === true || batch.length === 0) return;
+      await flush();
       if (hasMore === false) began = environment.monotonic();
     },
     async breathe(): Promise<void> {

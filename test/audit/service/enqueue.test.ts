@@ -120,6 +120,10 @@ test('the members contain the latest version of a pod after every change', () =>
     change('modified', version);
     const record = all.get('shop/web');
     expect(record && [...podsOf(listers, record)]).toEqual([version]);
+    const { ready, node } = version;
+    const kinds = [{ ready, nodeless: node === '', pods: 1 }];
+    expect(record).toMatchObject({ kinds });
+    expect([...(record?.members.values() ?? [])]).toEqual(record?.kinds);
   }
   change('deleted', pod({ uid: 'another' }));
   expect(all.get('shop/web')).toMatchObject({ members: new Map(), kinds: [] });

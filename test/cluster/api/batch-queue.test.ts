@@ -77,12 +77,18 @@ describe('a batch', () => {
     delivery.add(event('added', 'a'));
     await delivery.flush();
     expect(delivery.isDue()).toBe(true);
-    for (const hasMore of [undefined, true]) {
-      await delivery.endChunk(hasMore);
-      expect(delivery.isDue()).toBe(true);
-    }
+    // Without an event, nothing was delivered.
     await delivery.endChunk(false);
-    expect(delivery.isDue()).toBe(false);
+    expect(delivery.isDue()).toBe(true);
+    for (const [hasMore, isDue] of [
+      [undefined, true],
+      [true, true],
+      [false, false],
+    ] as const) {
+      delivery.add(event('added', 'a'));
+      await delivery.endChunk(hasMore);
+      expect(delivery.isDue()).toBe(isDue);
+    }
     time.now += 0.009;
     expect(delivery.isDue()).toBe(true);
     const before = time.turns;

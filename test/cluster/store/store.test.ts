@@ -230,6 +230,16 @@ describe('pods', () => {
     expect(names(listers.podsAt('10.0.0.01'))).toEqual([]);
   });
 
+  test('are found in their latest version, also if they keep their places', () => {
+    const store = storeOf([pod({ ready: true })]);
+    const latest = pod({ ready: false, resourceVersion: '9' });
+    store.apply(event('modified', latest));
+    const { listers } = store;
+    for (const found of [listers.podsAt('10.0.0.1'), listers.podsOn('node-a')]) {
+      expect([...found]).toEqual([latest]);
+    }
+  });
+
   test('leave the indexes as they change and go', () => {
     const store = storeOf([pod(), pod({ name: 'b' }), pod({ name: 'c' })]);
     const { listers } = store;

@@ -234,10 +234,8 @@ function readField({ name, label, type }: Field, cursor: wire.Cursor, end: numbe
     cursor.at = to;
     return;
   }
-  const known = isList ? undefined : raw[name];
-  const part = (known ?? {}) as Raw;
+  const part = isList ? {} : ((raw[name] ??= {}) as Raw);
   if (isList) addItem(raw, name, part);
-  else raw[name] = part;
   readFields(type, cursor, to, part);
 }
 
