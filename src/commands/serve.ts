@@ -119,11 +119,19 @@ async function serveDuring(
 /** Answers about moments of the history, or of the recording; `null` if there is none. */
 function momentsOf(
   source: string,
-  { history, ...flags }: ServeOptions,
+  { history, ...options }: ServeOptions,
   isLive: boolean,
   site: MomentRequest['site'],
 ): HistoryMoments | null {
   if (isLive && history === undefined) return null;
+  const { settle, maxEndpointsPerSlice, endpoints, kubernetesVersion, suppressions } = options;
+  const flags = {
+    settle,
+    maxEndpointsPerSlice,
+    endpoints,
+    ...(kubernetesVersion && { kubernetesVersion }),
+    ...(suppressions !== undefined && { suppressions }),
+  };
   const ofHistory = history === undefined ? {} : { history };
   return createMoments({ kind: 'moment', source, flags, site, ...ofHistory });
 }

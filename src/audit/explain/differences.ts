@@ -73,6 +73,7 @@ function groupItems(items: readonly ServiceDifference[]): ItemGroup[] {
   const groups = Map.groupBy(worstItemsFirst(items), ({ difference, cause, proven, openedAt }) =>
     [difference.code, cause, proven, openedAt === null, difference.object].join(' '),
   );
+  // Map.groupBy makes no empty group.
   return [...groups.values()] as unknown as ItemGroup[];
 }
 

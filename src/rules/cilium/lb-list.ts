@@ -119,7 +119,7 @@ function formOf(lists: Lists): Form {
 
 /** A backend of another cluster has `10.0.0.1@2` as its address. */
 function addressIn(text: string): MapAddress & { readonly cluster: number } {
-  const place = readMapAddress(text.replace(/@\d+(?=\]?:\d+\/)/, ''));
+  const place = readMapAddress(text.replace(/@\d+(?=\]:\d+\/)|(?<=^[^[:]+)@\d+(?=:\d+\/)/, ''));
   if (place === null) throw new DumpError('expected an address', 1, text);
   return { ...place, cluster: Number(/@(\d+)/.exec(text)?.[1] ?? 0) };
 }
