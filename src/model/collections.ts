@@ -60,6 +60,14 @@ export function addCounts<T extends object>(sum: T, counts: T, by: 1 | -1): void
   }
 }
 
+/** The values that a map has for these keys. */
+export function* valuesOf<K, V>(map: ReadonlyMap<K, V>, keys: Iterable<K>): Generator<V, void> {
+  for (const key of keys) {
+    const value = map.get(key);
+    if (value !== undefined) yield value;
+  }
+}
+
 /** Whether a value that was read, which may be anything, has some form. */
 export type Form<T = unknown> = (value: unknown) => value is T;
 

@@ -13,7 +13,7 @@
 // Many Services of a namespace are read together. A finding about a whole node is confirmed by one
 // of its Services. A lost event can also hide a difference, so Services are read in turn.
 
-import { getOrInsert } from '../../model/collections.ts';
+import { getOrInsert, valuesOf } from '../../model/collections.ts';
 import type * as api from '../../model/objects.ts';
 import { label, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
@@ -450,13 +450,6 @@ function isDue(request: ReadRequest | undefined, since: number, now: number): bo
   return now - at >= (isUseless ? 1 : 30);
 }
 
-function* podsOf(keys: Iterable<api.Key>, { pods }: api.Listers): Generator<api.Pod, void> {
-  for (const key of keys) {
-    const pod = pods.get(key);
-    if (pod !== undefined) yield pod;
-  }
-}
-
 /** The cached objects that a read of a Service, or of the Nodes, should have; all of them. */
 function cachedOf(
   { listers, audited }: ConfirmCache,
@@ -471,7 +464,7 @@ function cachedOf(
     nodes: [listers.nodes.values(), listers.nodes],
     services: [service ? [service] : [], listers.services],
     endpoints: [endpoints ? [endpoints] : [], listers.endpoints],
-    pods: [podsOf(members?.keys() ?? [], listers), listers.pods],
+    pods: [valuesOf(listers.pods, members?.keys() ?? []), listers.pods],
     endpointslices: [labelled ?? [], listers.slices],
   };
 }

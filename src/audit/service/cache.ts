@@ -1,6 +1,7 @@
 // The cached state of one Service: its objects, its selected pods with what the controllers expect
 // of them, and its slices by role. All of it is derived from the listers and can be rebuilt.
 
+import { valuesOf } from '../../model/collections.ts';
 import { equalOwners, equalTexts } from '../../model/equality.ts';
 import type * as api from '../../model/objects.ts';
 import { label, manager } from '../../model/objects.ts';
@@ -143,15 +144,10 @@ export function removeMember(record: ServiceState, { key }: api.Pod): void {
 }
 
 /** The pods that a Service selects. */
-export function* podsOf(
+export const podsOf = (
   { pods }: api.Listers,
   { members }: Pick<ServiceState, 'members'>,
-): Generator<api.Pod, void> {
-  for (const key of members.keys()) {
-    const pod = pods.get(key);
-    if (pod !== undefined) yield pod;
-  }
-}
+): Generator<api.Pod, void> => valuesOf(pods, members.keys());
 
 /** Replaces the Service, `null` if it is gone; `pods` are those that it may select. */
 export function setService(
